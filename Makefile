@@ -7,8 +7,10 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STATE := .state
-# More than cores, since tests wait for brokers. Each starts two clusters of its own: 1.5 GB.
-TEST_WORKERS ?= 3
+# Each starts two clusters for its tests: 1.5 GB.
+TEST_WORKERS ?= 2
+# What `make test-long` runs: an area of the product, or `versions`; without it all areas.
+AREA ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -60,14 +62,19 @@ $(STATE)/classes/.written: $(VENV)/.installed
 	@$(BIN)/python -m tests.support.class_archives
 	@touch $@
 
-CLUSTERS := -p tests.support.class_archives -n $(TEST_WORKERS) --ignore=tests/bench --ignore=tests/browser
+CLUSTERS := -p tests.support.class_archives -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder \
+  --ignore=tests/bench --ignore=tests/browser
 PYTEST := $(BIN)/python -m pytest $(CLUSTERS)
 # What fails runs once more, alone: see CONTRIBUTING.md.
 TWICE := $(BIN)/python -m tests.support.second_try
 
+.PHONY: check
+check: lint ## What to run before each commit: lint and unit tests, without a cluster; 2 minutes
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "unit and not long" --ignore=tests/bench --ignore=tests/browser
+
 .PHONY: test
-test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 15 to 25 minutes
-	@$(TWICE) $(CLUSTERS) -m "not long" --dist loadfile --no-loadscope-reorder
+test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 8 minutes
+	@$(TWICE) $(CLUSTERS) -m "not long"
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
@@ -80,17 +87,12 @@ test-releases: setup ## The package in a fresh Airflow 3.1 and 3.3; needs Chromi
 	@$(BIN)/python -m pytest tests/browser -m long
 
 .PHONY: test-long
-test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
-	@$(PYTEST) -m long --dist loadfile --no-loadscope-reorder --timeout 1200 --durations 15
-
-.PHONY: test-versions
-test-versions: export PULSAR_FLEET_TEST_VERSION := blue=3.0.7,green=4.2.4
-test-versions: setup $(STATE)/classes/.written ## With Pulsar 3.0 as the old cluster, what it can do: all but redirects; 9 minutes
-	@$(PYTEST) -m "not long or versions" --dist loadfile --no-loadscope-reorder tests/contract/cluster tests/contract/snapshot \
-	  tests/contract/planning/test_apply.py tests/contract/planning/test_undo.py tests/contract/onboarding \
-	  tests/contract/policy_sync tests/contract/preflight/test_compatibility.py tests/contract/cli/test_cli.py \
-	  tests/contract/messages tests/contract/verification tests/contract/migration/test_repoint.py \
-	  tests/dags/test_repoint.py
+test-long: setup $(STATE)/classes/.written ## What takes minutes or depends on chance: AREA=migration, policy_sync, … or all
+ifeq ($(AREA),versions)
+	@PULSAR_FLEET_TEST_VERSION=blue=3.0.7,green=4.2.4 $(TWICE) $(CLUSTERS) -m versions --timeout 1200
+else
+	@$(TWICE) $(CLUSTERS) -m "long$(if $(AREA), and $(AREA))" --timeout 1200 --durations 15
+endif
 
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50
@@ -108,7 +110,8 @@ test-full: setup $(STATE)/classes/.written # What `make test` does a few times, 
 	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst
 
 .PHONY: test-all
-test-all: test test-ui test-releases test-versions test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
+test-all: test test-ui test-releases test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
+	@$(MAKE) test-long AREA=versions
 
 .PHONY: lint
 lint: setup ## Style, types, layers, words, Docker files

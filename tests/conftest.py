@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tests.support import full_estate
+from tests.support.kinds import Kinds, StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -22,6 +23,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.versions import Redirect, release_of, version_numbers
 from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.clusters import Cluster
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
 from pulsar_sandbox.sandbox.request import parse_versions
 
@@ -82,10 +84,15 @@ LONGEST = (
     "dags/test_forwarding",
 )
 """Files of more than a minute, the longest first."""
+kinds = Kinds()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give Airflow a home of its own before anything imports it: it reads its configuration at import."""
+    config.pluginmanager.register(kinds)
+    patch = pytest.MonkeyPatch()
+    kinds.watch(patch)
+    config.add_cleanup(patch.undo)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         # A shell starts background jobs without these; processes that tests interrupt would inherit that.
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -128,6 +135,12 @@ settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
+def start_clusters() -> StartClusters:
+    """Start clusters of the test's own, which makes it a fleet test."""
+    return Sandbox.start
+
+
+@pytest.fixture(scope="session")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """Two clusters, `blue` and `green`, that do not know each other; an already running sandbox on request."""
     if running := os.environ.get(ATTACH_VARIABLE):
@@ -135,7 +148,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         return
     version, names = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION)), ("blue", "green")
     folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
-    with Sandbox.start(folder, clusters=names, version=version, settings=settings) as sandbox:
+    with kinds.starting_shared():
+        sandbox = Sandbox.start(folder, clusters=names, version=version, settings=settings)
+    with sandbox:
         yield sandbox
 
 
@@ -145,8 +160,22 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     version = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
     version = version if isinstance(version, str) else version["blue"]
     folder, settings = tmp_path_factory.mktemp("alone"), {"blue": SELDOM}
-    with Sandbox.start(folder, clusters=("blue",), version=version, settings=settings) as sandbox:
+    with kinds.starting_shared():
+        sandbox = Sandbox.start(folder, clusters=("blue",), version=version, settings=settings)
+    with sandbox:
         yield sandbox
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster `wide` of two brokers on hosts of their own, with tokens, authorization, TLS and transactions."""
+    # Brokers look every second for credentials that have expired.
+    settings = {"wide": {"authenticationRefreshCheckSeconds": "1", "transactionCoordinatorEnabled": "true"}}
+    folder = tmp_path_factory.mktemp("wide")
+    with kinds.starting_shared():
+        sandbox = Sandbox.start(folder, clusters=("wide",), brokers=2, secure=True, settings=settings)
+    with sandbox:
+        yield sandbox["wide"]
 
 
 @pytest.fixture

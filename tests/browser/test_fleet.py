@@ -20,6 +20,8 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_sandbox.demo.stack import START_SECONDS, AirflowStack
 
+pytestmark = pytest.mark.fleet
+
 RUN = "migrate_namespaces/manual__2026-11-25T12:00:00+00:00"
 HOSTILE = "acme/<script>document.title='taken'</script>"
 PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")

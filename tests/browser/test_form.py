@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+pytestmark = pytest.mark.fleet
+
 DAG = Path(__file__).parents[2] / "dags" / "migrate_namespaces.py"
 TITLES = ["Blue", "Green", "Namespaces", "Strategy", "Time for copying and draining, minutes", "Dry run"]
 

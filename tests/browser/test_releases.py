@@ -19,7 +19,7 @@ from pulsar_fleet.airflow.connection_form import FIELDS
 from pulsar_sandbox import Cluster, Sandbox
 from pulsar_sandbox.demo.stack import AirflowStack
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200), pytest.mark.fleet]
 
 REPOSITORY = Path(__file__).parents[2]
 RELEASES = ("3.1", "3.3")

@@ -18,6 +18,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.workload import EstateSpec, build_estate
 
+pytestmark = [pytest.mark.onboarding, pytest.mark.cluster]
+
 TOKEN, PEER, OFFLOAD = "canary.of-a-token.5d02b9", "canary-of-a-peer-c4477a", "canary/of+offload=1e93d4"
 
 

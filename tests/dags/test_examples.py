@@ -25,6 +25,8 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.clients.publish import OutgoingMessage, publish
 from pulsar_fleet.messages.clients.stream import Subscription
 
+pytestmark = pytest.mark.onboarding
+
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "tests" / "system"
 NAMESPACE = NamespaceName("examples", "airflow")
@@ -115,6 +117,7 @@ def test_the_hook_reads_and_looks_up(examples: Any, cluster: ClusterConnection) 
     assert states(run) == {"list_namespaces": "success", "count_partitions": "success"}
 
 
+@pytest.mark.long
 def test_a_failed_task_publishes_a_message(examples: Any, cluster: ClusterConnection) -> None:
     run = examples.dags["example_pulsar_notifier"].test()
     assert states(run) == {"fail": "failed"}
@@ -135,6 +138,7 @@ async def topic(cluster: ClusterConnection, on_blue: AdminClient) -> TopicName:
     return topic
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deferrable", ["False", "True"])
 def test_every_sensor_waits_for_its_condition(
     examples: Any, cluster: ClusterConnection, topic: TopicName, deferrable: str, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.dag_runs import report, states
 from tests.support.replicated_applications import Application, make_topics, publish, replicate_both_ways
 
@@ -17,9 +18,12 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+pytestmark = pytest.mark.replication
+
 Play = Callable[..., Any]
 
 
+@pytest.mark.long
 def test_applications_move_and_the_outcome_is_as_predicted(
     play: Play,
     blue: ClusterConnection,
@@ -55,6 +59,7 @@ def test_applications_move_and_the_outcome_is_as_predicted(
     assert text.count("12 messages of 1 subscription not delivered") == 0
 
 
+@pytest.mark.long
 def test_a_setting_that_cannot_be_fails_the_first_task(play: Play) -> None:
     for conf, words in (
         ({"origins": "pulsar_blue"}, "did you mean 'origin'"),

@@ -19,6 +19,8 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.read_only
+
 Play = Callable[..., Any]
 Work = Callable[[Readers], Any]
 
@@ -71,6 +73,7 @@ async def equal(readers: Readers) -> bool:
     return await readers.equal("s")
 
 
+@pytest.mark.long
 def test_acknowledgments_are_forwarded_and_reported(play: Play, with_readers: Callable[[Work], Any]) -> None:
     namespace = with_readers(prepare)
     with_readers(acknowledging(3, [5]))
@@ -87,6 +90,7 @@ def test_acknowledgments_are_forwarded_and_reported(play: Play, with_readers: Ca
     assert "passes," in report(longer)
 
 
+@pytest.mark.long
 def test_a_position_that_no_consumer_need_have_reached_fails_the_run(
     play: Play, with_readers: Callable[[Work], Any]
 ) -> None:
@@ -105,6 +109,7 @@ def test_a_position_that_no_consumer_need_have_reached_fails_the_run(
     assert set(states(accepted).values()) == {"success"}
 
 
+@pytest.mark.long
 def test_a_run_without_a_namespace_is_skipped_and_an_invalid_one_refused(play: Play) -> None:
     assert states(play("forward_acknowledgments"))["forward_acknowledgments"] == "skipped"
     conf = {"namespaces": ["acme/readers"], "subscriptions": ["a"], "accept_positions": ["b"]}

@@ -18,6 +18,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
 
+pytestmark = [pytest.mark.policy_sync, pytest.mark.cluster]
+
 Play = Callable[..., Any]
 
 
@@ -88,6 +90,7 @@ def test_a_deletion_is_listed_and_done_by_a_run_that_names_its_batch(
     asyncio.run(remove())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("conf", [{"snapshots": True}, {"clusters": ["pulsar_gren"]}], ids=lambda conf: ",".join(conf))
 def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
     task_states = states(play("sync_metadata", **conf))

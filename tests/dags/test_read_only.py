@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.support.dag_runs import report, states
 from tests.support.shadows import NOTHING_KEPT, STORED, delivered, make_source
 
@@ -14,9 +15,12 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.read_only
+
 Play = Callable[..., Any]
 
 
+@pytest.mark.long
 def test_a_topic_is_served_and_taken_away(
     play: Play, blue: ClusterConnection, clusters: Sandbox, new_namespace: Callable[[], NamespaceName]
 ) -> None:

@@ -20,6 +20,8 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox import Sandbox
 
+pytestmark = [pytest.mark.read_only, pytest.mark.long]
+
 Play = Callable[..., Any]
 GRANTS = {"producer": ["produce"], "nobody": ["consume", "produce"], "consumer": ["consume"]}
 """By roles for which the sandbox has tokens."""

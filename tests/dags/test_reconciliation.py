@@ -17,6 +17,8 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 
+pytestmark = pytest.mark.policy_sync
+
 Play = Callable[..., Any]
 
 
@@ -78,6 +80,7 @@ def test_drift_is_reported_then_repaired_and_then_nothing_is_left(
     assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
+@pytest.mark.long
 def test_above_the_threshold_a_spark_job_finds_the_drift_for_the_repair(
     play: Play,
     shared: NamespaceName,
@@ -96,6 +99,7 @@ def test_above_the_threshold_a_spark_job_finds_the_drift_for_the_repair(
     assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
+@pytest.mark.long
 def test_above_the_threshold_a_missing_spark_connection_is_refused(
     play: Play,
     shared: NamespaceName,

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.support.dag_runs import report, states
 from tests.support.data_centres import make_origin
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+
+pytestmark = pytest.mark.cluster
 
 Play = Callable[..., Any]
 BOTH = {"clusters": ["pulsar_blue", "pulsar_green"]}

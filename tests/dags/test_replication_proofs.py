@@ -14,6 +14,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+pytestmark = pytest.mark.replication
+
 Play = Callable[..., Any]
 BOTH = ["pulsar_blue", "pulsar_green"]
 

@@ -23,6 +23,8 @@ from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.model import Phase
 from pulsar_sandbox.workload import EstateSpec, build_estate, drain_subscription
 
+pytestmark = pytest.mark.migration
+
 Play = Callable[..., Any]
 
 

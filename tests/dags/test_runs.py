@@ -19,6 +19,8 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_sandbox.workload import EstateSpec, build_estate, drain_subscription
 
+pytestmark = [pytest.mark.migration, pytest.mark.cluster]
+
 Play = Callable[..., Any]
 PUBLISHED = 100
 FORGOTTEN = 41
@@ -96,6 +98,7 @@ async def _clear_flag(connection: ClusterConnection, name: NamespaceName) -> Non
         await admin.post(f"/namespaces/{name.path}/migration", False)
 
 
+@pytest.mark.long
 def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
     async def on_green() -> object:
         async with AdminClient(green) as admin:

@@ -21,6 +21,8 @@ from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import FOLDER, REQUEST, VERDICT, verify_in_process
 from pulsar_sandbox.workload import EstateSpec, build_estate, drain_subscription
 
+pytestmark = [pytest.mark.fleet, pytest.mark.verification]
+
 
 @pytest.fixture
 def spark_cluster(tmp_path: Path) -> Iterator[SparkCluster]:

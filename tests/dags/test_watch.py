@@ -12,6 +12,7 @@ import pytest
 from tests.contract.migration.test_dead_runs import expire_leases
 from tests.support.dag_runs import states
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 from tests.support.migration import Migration, make, migration, overridden
 
 from pulsar_fleet.airflow.params.overrides import WATCH
@@ -24,7 +25,8 @@ from pulsar_fleet.cluster.runs.state_topic import update_runs
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 from pulsar_fleet.migration.scope import unmigrated_namespaces
-from pulsar_sandbox import Sandbox
+
+pytestmark = [pytest.mark.migration, pytest.mark.cluster]
 
 Play = Callable[..., Any]
 NOTHING_RETIRED = {"find_unmigrated": "skipped"}
@@ -92,7 +94,7 @@ def test_without_a_cluster_the_run_is_skipped(play: Play) -> None:
 
 @pytest.mark.long
 def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
-    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_clusters: StartClusters
 ) -> None:
     moved, later = NamespaceName("acme", "moved"), NamespaceName("acme", "later")
 
@@ -108,7 +110,7 @@ def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
         async with AdminClient(connection(cluster)) as admin:
             return await unmigrated_namespaces(admin)
 
-    with Sandbox.start(tmp_path / "sandbox", clusters=("old",)) as sandbox:
+    with start_clusters(tmp_path / "sandbox", clusters=("old",)) as sandbox:
         cluster = sandbox["old"]
         monkeypatch.setenv("AIRFLOW_CONN_PULSAR_OLD", json.dumps({"conn_type": "pulsar", "host": cluster.admin_url}))
         asyncio.run(create(moved, migrated=True))

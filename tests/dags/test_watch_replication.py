@@ -16,6 +16,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+pytestmark = pytest.mark.replication
+
 Play = Callable[..., Any]
 CLUSTERS = ["pulsar_blue", "pulsar_green"]
 READ = {"read_request": "success", "examine_replicators": "success"}

@@ -35,6 +35,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import NumberedMessage
 
+pytestmark = [pytest.mark.fleet, pytest.mark.migration]
+
 log = logging.getLogger(__name__)
 POINTS = int(os.environ.get("PULSAR_FLEET_AIRFLOW_POINTS", "6"))
 SEED = os.environ.get("PULSAR_FLEET_AIRFLOW_SEED", "0")

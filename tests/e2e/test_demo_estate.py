@@ -25,6 +25,8 @@ from pulsar_sandbox.demo.story import LIVE, SIDES
 from pulsar_sandbox.workload import Counts, Estate, EstateSpec, build_estate
 from pulsar_sandbox.workload.layout import plan_estate
 
+pytestmark = [pytest.mark.fleet, pytest.mark.migration]
+
 MIGRATE, FAIL_BACK = "migrate_namespaces", "fail_back_namespaces"
 # Airflow sends every field of the form, also those that nobody has changed.
 FORMS = {

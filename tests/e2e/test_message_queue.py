@@ -16,12 +16,15 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
+
+pytestmark = [pytest.mark.fleet, pytest.mark.onboarding]
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +109,9 @@ class WatchingAirflow:
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
     """A cluster of its own, whose broker is restarted."""
-    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), clusters=("blue",)) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("sandbox"), clusters=("blue",)) as sandbox:
         admin = sandbox["blue"].admin_url
         for path, body in (
             ("tenants/examples", {"allowedClusters": ["blue"]}),

@@ -16,6 +16,8 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
+pytestmark = [pytest.mark.fleet, pytest.mark.onboarding]
+
 FINISHED = ("success", "failed")
 RUN_SECONDS = 280
 
@@ -41,6 +43,7 @@ def wait_for(find: Callable[[], Any]) -> Any:
     return value
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     airflow: AirflowStack,

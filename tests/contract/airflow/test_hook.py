@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from tests.support.issuer import CLIENT, SECRET, Issuer, issuing
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.airflow import PulsarHook
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, PermissionDenied
 from pulsar_fleet.messages.clients.received import ReceivedMessage
 from pulsar_fleet.messages.clients.stream import Subscription
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
+
+pytestmark = pytest.mark.long
 
 Connect = Callable[..., PulsarHook]
 PASSWORD = "a-password-of-7391"
@@ -28,13 +31,13 @@ TOPIC = "persistent://public/default/hook"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Cluster]:
     """A cluster with TLS that takes tokens, client certificates and passwords."""
     users = tmp_path_factory.mktemp("users") / "htpasswd"
     users.write_text(USERS)
     settings = {"blue": {"authenticationProviders": PROVIDERS, "basicAuthConf": users.as_uri()}}
     folder = tmp_path_factory.mktemp("secure")
-    with Sandbox.start(folder, clusters=("blue",), secure=True, settings=settings) as sandbox:
+    with start_clusters(folder, clusters=("blue",), secure=True, settings=settings) as sandbox:
         yield sandbox["blue"]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import pytest
 from tests.support.shell import CANARY, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.undo import plan_undo
+
+pytestmark = pytest.mark.versions
 
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
@@ -57,6 +60,7 @@ async def test_a_tenant_is_carried_over_and_taken_back(
     )
 
 
+@pytest.mark.long
 async def test_conflicts_and_hazards_are_told_and_the_rest_is_made(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:

@@ -14,6 +14,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.cluster
+
 NewNamespace = Callable[[], NamespaceName]
 DONE, ERROR, USAGE, _, REFUSED, PARTLY = range(6)
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -86,6 +88,7 @@ async def test_a_migration_is_approved_on_the_terminal_and_fails_back(
     assert (dynamic, policies) == before[:2]
 
 
+@pytest.mark.long
 async def test_a_killed_migration_is_resumed_to_its_end(
     shell: Shell, moving: NamespaceName, on_blue: AdminClient
 ) -> None:
@@ -105,6 +108,7 @@ async def test_a_killed_migration_is_resumed_to_its_end(
     assert (other.state, "not a run of fail_back_namespaces" in other.err) == (USAGE, True)
 
 
+@pytest.mark.long
 async def test_an_interrupted_migration_restores_blue_and_can_be_aborted(
     shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
 ) -> None:

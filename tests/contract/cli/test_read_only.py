@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 
+import pytest
 from tests.support.shadows import STORED, delivered, make_source
 from tests.support.shell import Shell
 
@@ -49,6 +50,7 @@ async def test_a_topic_is_shown_served_and_taken_away(
     assert await asyncio.to_thread(delivered, clusters["blue"].service_url, source) == STORED
 
 
+@pytest.mark.long
 async def test_a_copy_on_another_cluster_is_shown_made_and_undone(
     shell: Shell,
     on_blue: AdminClient,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from tests.support.data_centres import make_origin
 from tests.support.replication import know_each_other
 from tests.support.shell import Shell
@@ -15,6 +16,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 DONE, _, USAGE, _, REFUSED = range(5)
 
 
+@pytest.mark.long
 async def test_replication_is_shown_made_and_undone(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -47,6 +49,7 @@ async def test_replication_is_shown_made_and_undone(
     assert await on_green.namespace(namespace) is None
 
 
+@pytest.mark.long
 async def test_a_killed_command_is_repeated_to_its_end(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -62,6 +65,7 @@ async def test_a_killed_command_is_repeated_to_its_end(
         assert {*(await admin.namespace(namespace) or {})["replication_clusters"]} == {"blue", "green"}
 
 
+@pytest.mark.long
 async def test_a_blocker_stops_the_command(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:

@@ -50,8 +50,10 @@ from pulsar_fleet.messages.protocol import frames
 from pulsar_fleet.messages.protocol.connection import WireConnection
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress
 from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
 from pulsar_sandbox.sandbox.ports import free_ports
+
+pytestmark = pytest.mark.versions
 
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 DYNAMIC = "loadBalancerSheddingEnabled"
@@ -180,14 +182,17 @@ async def peer(on_blue: AdminClient) -> AsyncIterator[str]:
     await on_blue.delete(f"/clusters/{name}")
 
 
+@pytest.mark.cluster
 async def test_a_peer_that_was_made_known_is_read_back(on_blue: AdminClient, peer: str) -> None:
     assert (await on_blue.cluster_data(peer) or {})["brokerServiceUrl"] == "pulsar://peer:6650"
 
 
+@pytest.mark.cluster
 async def test_a_peer_that_was_made_known_is_listed(on_blue: AdminClient, peer: str) -> None:
     assert peer in await on_blue.clusters()
 
 
+@pytest.mark.cluster
 async def test_a_peer_that_is_known_already_is_a_conflict(on_blue: AdminClient, peer: str) -> None:
     with pytest.raises(Conflict, match="blue answered 409 to PUT /admin/v2/clusters/peer-"):
         await on_blue.put_cluster(peer, {"serviceUrl": "http://peer:8080"})
@@ -207,11 +212,13 @@ def other(value: str) -> str:
     return {"true": "false", "false": "true"}[value]
 
 
+@pytest.mark.cluster
 async def test_an_override_is_listed(on_blue: AdminClient, static_value: str) -> None:
     await on_blue.set_dynamic(DYNAMIC, other(static_value))
     assert (await on_blue.dynamic_overrides())[DYNAMIC] == other(static_value)
 
 
+@pytest.mark.cluster
 async def test_an_override_reaches_the_broker(on_blue: AdminClient, static_value: str) -> None:
     await on_blue.set_dynamic(DYNAMIC, other(static_value))
 
@@ -221,12 +228,14 @@ async def test_an_override_reaches_the_broker(on_blue: AdminClient, static_value
     assert await eventually(reached)
 
 
+@pytest.mark.cluster
 async def test_an_override_that_is_removed_is_no_longer_listed(on_blue: AdminClient, static_value: str) -> None:
     await on_blue.set_dynamic(DYNAMIC, other(static_value))
     await on_blue.unset_dynamic(DYNAMIC)
     assert DYNAMIC not in await on_blue.dynamic_overrides()
 
 
+@pytest.mark.cluster
 async def test_without_its_override_a_setting_is_what_it_was(on_blue: AdminClient, static_value: str) -> None:
     await on_blue.set_dynamic(DYNAMIC, other(static_value))
     await on_blue.unset_dynamic(DYNAMIC)
@@ -237,11 +246,13 @@ async def test_without_its_override_a_setting_is_what_it_was(on_blue: AdminClien
     assert await eventually(restored)
 
 
+@pytest.mark.cluster
 async def test_an_override_that_was_never_set_can_be_removed(on_blue: AdminClient, static_value: str) -> None:
     await on_blue.unset_dynamic(DYNAMIC)
     assert DYNAMIC not in await on_blue.dynamic_overrides()
 
 
+@pytest.mark.cluster
 async def test_a_setting_that_is_not_dynamic_is_rejected(on_blue: AdminClient) -> None:
     with pytest.raises(InvalidRequest, match="blue answered 412 to POST"):
         await on_blue.set_dynamic("clusterName", "violet")
@@ -628,6 +639,7 @@ async def test_a_topic_whose_broker_left_is_asked_for_again(proxy: Proxy, behind
     assert "blue" in await behind.clusters()
 
 
+@pytest.mark.long
 async def test_a_cut_connection_is_tried_again(proxy: Proxy, behind: AdminClient) -> None:
     proxy.faults.extend([CUT, CUT, CUT])
     assert "blue" in await behind.clusters()
@@ -658,6 +670,7 @@ async def test_an_unanswered_call_is_repeated_although_its_time_is_used_up(
         assert "blue" in await admin.clusters()
 
 
+@pytest.mark.cluster
 async def test_a_request_that_is_wrong_is_sent_once(proxy: Proxy, behind: AdminClient) -> None:
     with pytest.raises(InvalidRequest):
         await behind.set_dynamic("clusterName", "violet")
@@ -706,6 +719,7 @@ async def test_an_unreachable_cluster_is_one_sentence(blue: ClusterConnection) -
     assert ONE_SENTENCE.fullmatch(str(caught.value))
 
 
+@pytest.mark.long
 async def test_a_port_that_does_not_speak_http_is_told(proxy: Proxy, impatient: AdminClient) -> None:
     proxy.otherwise = raw(b"\x15\x03\x03\x00\x02\x02\x50")
     with pytest.raises(InvalidRequest, match=r"^blue: .* is not an admin API"):
@@ -741,6 +755,7 @@ async def test_redirects_in_a_circle_are_transient(proxy: Proxy, impatient: Admi
         await impatient.clusters()
 
 
+@pytest.mark.long
 async def test_a_setter_whose_answer_was_lost_is_sent_again(
     proxy: Proxy, behind: AdminClient, namespace: NamespaceName
 ) -> None:
@@ -752,25 +767,15 @@ async def test_a_setter_whose_answer_was_lost_is_sent_again(
 # Redirects and credentials.
 
 
-@pytest.fixture(scope="module")
-def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of two brokers on hosts of their own, with tokens, authorization and TLS."""
-    # Brokers look every second for credentials that have expired.
-    settings = {"safe": {"authenticationRefreshCheckSeconds": "1"}}
-    folder = tmp_path_factory.mktemp("safe")
-    with Sandbox.start(folder, clusters=("safe",), brokers=2, secure=True, settings=settings) as sandbox:
-        yield sandbox["safe"]
-
-
 @pytest.fixture(params=["http", "https"])
-def as_admin(safe: Cluster, request: pytest.FixtureRequest) -> ClusterConnection:
+def as_admin(secured: Cluster, request: pytest.FixtureRequest) -> ClusterConnection:
     """How a superuser reaches broker 0 of the secure cluster."""
-    return reach(safe, safe.admin_url if request.param == "http" else safe.admin_url_tls)
+    return reach(secured, secured.admin_url if request.param == "http" else secured.admin_url_tls)
 
 
-def reach(safe: Cluster, admin_url: str, token: str | None = None) -> ClusterConnection:
+def reach(secured: Cluster, admin_url: str, token: str | None = None) -> ClusterConnection:
     return ClusterConnection(
-        name="safe", admin_url=admin_url, token=token or safe.token("admin"), tls_trust_file=safe.trust_file
+        name="wide", admin_url=admin_url, token=token or secured.token("admin"), tls_trust_file=secured.trust_file
     )
 
 
@@ -799,10 +804,11 @@ async def test_every_broker_is_asked_at_its_own_address(as_admin: ClusterConnect
     assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
 
 
-async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Cluster) -> None:
-    async with Balancer(safe.admin_urls_tls) as balancer:
+@pytest.mark.long
+async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(secured: Cluster) -> None:
+    async with Balancer(secured.admin_urls_tls) as balancer:
         for _ in range(20):
-            async with AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin:
+            async with AdminClient(reach(secured, balancer.url), retry_seconds=0) as admin:
                 # At once, so that the calls are on several connections.
                 brokers = await admin.brokers() * 3
                 configurations = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
@@ -812,24 +818,24 @@ async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Clu
             ] * 3
 
 
-async def test_the_address_of_a_broker_is_asked_behind_a_balancer_of_another_one(safe: Cluster) -> None:
+async def test_the_address_of_a_broker_is_asked_behind_a_balancer_of_another_one(secured: Cluster) -> None:
     async with (
-        Balancer(safe.admin_urls_tls[1:]) as balancer,
-        AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin,
+        Balancer(secured.admin_urls_tls[1:]) as balancer,
+        AdminClient(reach(secured, balancer.url), retry_seconds=0) as admin,
     ):
         configurations = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
     assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
 
 
 async def test_a_broker_is_unknown_behind_a_proxy_that_follows_redirects(
-    safe: Cluster,
+    secured: Cluster,
 ) -> None:
-    security = safe.folder.parent / "security"
+    security = secured.folder.parent / "security"
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(security / "broker.cert.pem", security / "broker.key.pem")
     async with (
-        FollowingProxy(safe.admin_urls, context) as proxy,
-        AdminClient(reach(safe, proxy.url), retry_seconds=0) as admin,
+        FollowingProxy(secured.admin_urls, context) as proxy,
+        AdminClient(reach(secured, proxy.url), retry_seconds=0) as admin,
     ):
         brokers, reads = await admin.brokers(), PartialReads()
         for broker in brokers:
@@ -839,12 +845,12 @@ async def test_a_broker_is_unknown_behind_a_proxy_that_follows_redirects(
     assert all("answered at https://localhost" in note.detail and '"broker_urls"' in note.detail for note in notes)
 
 
-async def test_brokers_and_redirects_are_reached_at_the_urls_of_the_connection(safe: Cluster) -> None:
+async def test_brokers_and_redirects_are_reached_at_the_urls_of_the_connection(secured: Cluster) -> None:
     async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(Proxy(url)) for url in safe.admin_urls]
-        brokers = [urlsplit(url).netloc for url in safe.admin_urls]
+        proxies = [await stack.enter_async_context(Proxy(url)) for url in secured.admin_urls]
+        brokers = [urlsplit(url).netloc for url in secured.admin_urls]
         urls = tuple(zip(brokers, (proxy.url for proxy in proxies), strict=True))
-        behind = replace(reach(safe, proxies[0].url), broker_urls=urls)
+        behind = replace(reach(secured, proxies[0].url), broker_urls=urls)
         async with AdminClient(behind) as admin:
             configurations = [await admin.runtime_configuration(broker) for broker in brokers]
             topic = await topic_of_broker(admin, 1)
@@ -854,28 +860,28 @@ async def test_brokers_and_redirects_are_reached_at_the_urls_of_the_connection(s
         assert len(proxies[1].seen) > before
 
 
-async def test_a_foreign_host_is_refused(safe: Cluster) -> None:
+async def test_a_foreign_host_is_refused(secured: Cluster) -> None:
     async with (
-        Proxy(safe.admin_url) as proxy,
-        Proxy(safe.admin_url, host="127.0.0.9") as foreign,
-        AdminClient(reach(safe, proxy.url)) as admin,
+        Proxy(secured.admin_url) as proxy,
+        Proxy(secured.admin_url, host="127.0.0.9") as foreign,
+        AdminClient(reach(secured, proxy.url)) as admin,
     ):
         proxy.faults.append(redirect(f"{foreign.url}/admin/v2/clusters"))
         with pytest.raises(
-            PreconditionFailed, match=f"^safe redirected a call to {foreign.url}, which is not one of its brokers"
+            PreconditionFailed, match=f"^wide redirected a call to {foreign.url}, which is not one of its brokers"
         ):
             await admin.clusters()
         assert foreign.seen == []
 
 
-async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
-    security = safe.folder.parent / "security"
+async def test_a_redirect_from_https_to_http_is_refused(secured: Cluster) -> None:
+    security = secured.folder.parent / "security"
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(security / "broker.cert.pem", security / "broker.key.pem")
     async with (
-        Proxy(safe.admin_url, tls=context) as proxy,
-        Proxy(safe.admin_url) as unencrypted,
-        AdminClient(reach(safe, proxy.url)) as admin,
+        Proxy(secured.admin_url, tls=context) as proxy,
+        Proxy(secured.admin_url) as unencrypted,
+        AdminClient(reach(secured, proxy.url)) as admin,
     ):
         proxy.faults.append(redirect(f"{unencrypted.url}/admin/v2/clusters"))
         with pytest.raises(PreconditionFailed, match="not encrypted; the credentials were not sent there"):
@@ -884,43 +890,43 @@ async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
 
 
 @pytest.mark.parametrize("token", ["not-a-jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmVk"])
-async def test_a_bad_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster, token: str) -> None:
-    async with AdminClient(reach(safe, safe.admin_url_tls, token)) as admin:
-        with pytest.raises(PermissionDenied, match=r"^safe does not accept our credentials"):
+async def test_a_bad_token_is_told_as_credentials_that_are_not_accepted(secured: Cluster, token: str) -> None:
+    async with AdminClient(reach(secured, secured.admin_url_tls, token)) as admin:
+        with pytest.raises(PermissionDenied, match=r"^wide does not accept our credentials"):
             await admin.clusters()
 
 
-async def test_no_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster) -> None:
-    async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None)) as admin:
-        with pytest.raises(PermissionDenied, match=r"^safe does not accept our credentials"):
+async def test_no_token_is_told_as_credentials_that_are_not_accepted(secured: Cluster) -> None:
+    async with AdminClient(replace(reach(secured, secured.admin_url_tls), token=None)) as admin:
+        with pytest.raises(PermissionDenied, match=r"^wide does not accept our credentials"):
             await admin.clusters()
 
 
-async def test_a_token_that_is_no_longer_accepted_is_renewed_once(safe: Cluster, tmp_path: Path) -> None:
-    tokens = iter(["revoked", safe.token("admin"), "never asked for"])
+async def test_a_token_that_is_no_longer_accepted_is_renewed_once(secured: Cluster, tmp_path: Path) -> None:
+    tokens = iter(["revoked", secured.token("admin"), "never asked for"])
     with issuing(lambda: next(tokens)) as issuer:
         oauth2 = OAuth2(key_file=issuer.key_file(tmp_path))
-        async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None, oauth2=oauth2)) as admin:
-            assert await admin.clusters() == ("safe",)
+        async with AdminClient(replace(reach(secured, secured.admin_url_tls), token=None, oauth2=oauth2)) as admin:
+            assert "wide" in await admin.clusters()
             with pytest.raises(NotFound):
                 await admin.get("/namespaces/nobody/nothing")
         assert len(issuer.asked) == 2
 
 
-async def test_a_role_without_rights_is_told_with_the_brokers_reason(safe: Cluster) -> None:
-    async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
-        with pytest.raises(PermissionDenied, match=r"^safe answered 401 to GET /admin/v2/tenants: .*nobody"):
+async def test_a_role_without_rights_is_told_with_the_brokers_reason(secured: Cluster) -> None:
+    async with AdminClient(reach(secured, secured.admin_url_tls, secured.token("nobody"))) as admin:
+        with pytest.raises(PermissionDenied, match=r"^wide answered 401 to GET /admin/v2/tenants: .*nobody"):
             await admin.tenants()
 
 
-async def test_a_role_without_rights_to_a_namespace_is_denied(safe: Cluster) -> None:
-    async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
-        with pytest.raises(PermissionDenied, match=r"^safe answered 403 to GET /admin/v2/namespaces/.*: Unauthorized"):
+async def test_a_role_without_rights_to_a_namespace_is_denied(secured: Cluster) -> None:
+    async with AdminClient(reach(secured, secured.admin_url_tls, secured.token("nobody"))) as admin:
+        with pytest.raises(PermissionDenied, match=r"^wide answered 403 to GET /admin/v2/namespaces/.*: Unauthorized"):
             await admin.namespace(NamespaceName("public", "default"))
 
 
-async def test_a_certificate_of_an_unknown_authority_says_what_to_add(safe: Cluster) -> None:
-    async with AdminClient(replace(reach(safe, safe.admin_url_tls), tls_trust_file=None)) as admin:
+async def test_a_certificate_of_an_unknown_authority_says_what_to_add(secured: Cluster) -> None:
+    async with AdminClient(replace(reach(secured, secured.admin_url_tls), tls_trust_file=None)) as admin:
         with pytest.raises(PermissionDenied, match=r"is not trusted: .*Name its authority in .*tls_trust_file"):
             await admin.clusters()
 
@@ -935,12 +941,12 @@ async def test_a_certificate_of_an_unknown_authority_says_what_to_add(safe: Clus
     ],
 )
 async def test_the_wrong_protocol_for_a_port_is_named_at_once(
-    safe: Cluster, right: str, wrong: str, cause: str
+    secured: Cluster, right: str, wrong: str, cause: str
 ) -> None:
-    address = getattr(safe, right).partition("://")[2].partition(",")[0]
-    async with AdminClient(reach(safe, f"{wrong}://{address}")) as admin:
+    address = getattr(secured, right).partition("://")[2].partition(",")[0]
+    async with AdminClient(reach(secured, f"{wrong}://{address}")) as admin:
         with pytest.raises(
-            InvalidRequest, match=f"^safe: {wrong}://{address} is not an admin API: .*{cause}"
+            InvalidRequest, match=f"^wide: {wrong}://{address} is not an admin API: .*{cause}"
         ) as caught:
             await admin.clusters()
         assert admin.calls == 1
@@ -991,33 +997,33 @@ async def fail_in_every_way(connection: ClusterConnection, proxy: Proxy) -> list
     return failures
 
 
-async def test_the_token_is_in_no_log_record_and_in_no_error(safe: Cluster, log: list[str]) -> None:
-    async with Proxy(safe.admin_url) as proxy:
-        failures = await fail_in_every_way(reach(safe, proxy.url), proxy)
+async def test_the_token_is_in_no_log_record_and_in_no_error(secured: Cluster, log: list[str]) -> None:
+    async with Proxy(secured.admin_url) as proxy:
+        failures = await fail_in_every_way(reach(secured, proxy.url), proxy)
         proxy.otherwise = slow(0)
-        async with AdminClient(reach(safe, proxy.url)) as admin:
+        async with AdminClient(reach(secured, proxy.url)) as admin:
             await admin.tenants()
     assert any("try 1 failed" in text for text in log)
-    assert [text for text in log if safe.token("admin") in text] == []
-    assert [error for error in failures if safe.token("admin") in f"{error!r} {error} {error.__dict__}"] == []
+    assert [text for text in log if secured.token("admin") in text] == []
+    assert [error for error in failures if secured.token("admin") in f"{error!r} {error} {error.__dict__}"] == []
 
 
-async def test_the_token_is_in_no_repr(safe: Cluster) -> None:
-    connection = reach(safe, safe.admin_url)
+async def test_the_token_is_in_no_repr(secured: Cluster) -> None:
+    connection = reach(secured, secured.admin_url)
     async with AdminClient(connection) as admin:
-        assert safe.token("admin") not in f"{connection!r} {admin!r} {admin.http!r}"
+        assert secured.token("admin") not in f"{connection!r} {admin!r} {admin.http!r}"
 
 
 # Whole entries over the binary protocol: look-ups between brokers, TLS, credentials.
 
 
 @pytest.fixture
-async def filled(safe: Cluster) -> Range:
+async def filled(secured: Cluster) -> Range:
     """800 entries on a topic of broker 1, to be read from broker 0 on."""
-    async with AdminClient(reach(safe, safe.admin_url)) as admin:
+    async with AdminClient(reach(secured, secured.admin_url)) as admin:
         topic = await topic_of_broker(admin, 1)
         await admin.create_subscription(topic, "keeps-everything")
-        client = open_client(on_wire(safe))
+        client = open_client(on_wire(secured))
         producer = client.create_producer(str(topic), batching_enabled=False, block_if_queue_full=True)
         for number in range(800):
             producer.send_async(b"%d" % number * 100, None)
@@ -1027,9 +1033,9 @@ async def filled(safe: Cluster) -> Range:
         return whole
 
 
-def on_wire(safe: Cluster, **changed: str | None) -> ClusterConnection:
-    first = safe.service_url_tls.split(",")[0]
-    return replace(reach(safe, safe.admin_url), service_url=first, **changed)  # type: ignore[arg-type]
+def on_wire(secured: Cluster, **changed: str | None) -> ClusterConnection:
+    first = secured.service_url_tls.split(",")[0]
+    return replace(reach(secured, secured.admin_url), service_url=first, **changed)  # type: ignore[arg-type]
 
 
 def count(connection: ClusterConnection, part: Range) -> int:
@@ -1037,28 +1043,29 @@ def count(connection: ClusterConnection, part: Range) -> int:
         return sum(len(entries) for entries in engine.read(part))
 
 
-async def test_entries_are_read_over_tls_from_the_broker_that_has_them(safe: Cluster, filled: Range) -> None:
-    assert count(on_wire(safe), filled) == 800
+async def test_entries_are_read_over_tls_from_the_broker_that_has_them(secured: Cluster, filled: Range) -> None:
+    assert count(on_wire(secured), filled) == 800
 
 
-async def test_a_client_certificate_is_enough_to_read_entries(safe: Cluster, filled: Range) -> None:
-    security = safe.folder.parent / "security"
+async def test_a_client_certificate_is_enough_to_read_entries(secured: Cluster, filled: Range) -> None:
+    security = secured.folder.parent / "security"
     certificate = {
         "tls_certificate_file": str(security / "broker.cert.pem"),
         "tls_key_file": str(security / "broker.key.pem"),
     }
-    assert count(on_wire(safe, token=None, **certificate), filled) == 800
+    assert count(on_wire(secured, token=None, **certificate), filled) == 800
 
 
+@pytest.mark.long
 async def test_a_broker_that_asks_for_new_credentials_keeps_the_connection(
-    safe: Cluster, filled: Range, tmp_path: Path
+    secured: Cluster, filled: Range, tmp_path: Path
 ) -> None:
-    secret = (safe.folder.parent / "security" / "secret.key").read_bytes()
+    secret = (secured.folder.parent / "security" / "secret.key").read_bytes()
     kept = tmp_path / "token"
     # Long enough for a connection to a busy broker.
     kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 4}, secret, "HS256"))
-    address = BrokerAddress.parse(safe.service_url_tls.split(",")[0])
-    connection = WireConnection(address, on_wire(safe, token=None, token_file=str(kept)))
+    address = BrokerAddress.parse(secured.service_url_tls.split(",")[0])
+    connection = WireConnection(address, on_wire(secured, token=None, token_file=str(kept)))
     kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 60}, secret, "HS256"))
     # It asks a second after the end at the latest, and closes the connection one second later without an answer.
     assert connection.next_frame(6.5) is None
@@ -1066,23 +1073,24 @@ async def test_a_broker_that_asks_for_new_credentials_keeps_the_connection(
     connection.close()
 
 
-async def test_a_role_that_may_not_consume_is_not_allowed_to_read_entries(safe: Cluster, filled: Range) -> None:
-    with pytest.raises(NotAllowed, match="may not be read by this role: grant it consume on safe"):
-        count(on_wire(safe, token=safe.token("nobody")), filled)
+async def test_a_role_that_may_not_consume_is_not_allowed_to_read_entries(secured: Cluster, filled: Range) -> None:
+    with pytest.raises(NotAllowed, match="may not be read by this role: grant it consume on wide"):
+        count(on_wire(secured, token=secured.token("nobody")), filled)
 
 
 @pytest.mark.parametrize("token", ["not-a-jwt", None])
-async def test_an_unknown_token_is_unauthenticated_at_once(safe: Cluster, filled: Range, token: str | None) -> None:
+async def test_an_unknown_token_is_unauthenticated_at_once(secured: Cluster, filled: Range, token: str | None) -> None:
     with pytest.raises(Unauthenticated, match="our credentials are not accepted"):
-        count(on_wire(safe, token=token), filled)
+        count(on_wire(secured, token=token), filled)
 
 
-async def test_a_broker_whose_certificate_is_not_trusted_is_not_read_from(safe: Cluster, filled: Range) -> None:
+async def test_a_broker_whose_certificate_is_not_trusted_is_not_read_from(secured: Cluster, filled: Range) -> None:
     with pytest.raises(PermissionDenied, match=r"is not trusted: .*Name its authority"):
-        count(on_wire(safe, tls_trust_file=None), filled)
+        count(on_wire(secured, tls_trust_file=None), filled)
 
 
-async def test_a_plain_port_that_is_taken_for_a_tls_one_is_told(safe: Cluster, filled: Range) -> None:
-    plain = safe.service_url.split(",")[0].replace("pulsar:", "pulsar+ssl:")
+@pytest.mark.long
+async def test_a_plain_port_that_is_taken_for_a_tls_one_is_told(secured: Cluster, filled: Range) -> None:
+    plain = secured.service_url.split(",")[0].replace("pulsar:", "pulsar+ssl:")
     with pytest.raises(Unavailable, match="cannot be connected to"):
-        count(replace(on_wire(safe), service_url=plain), filled)
+        count(replace(on_wire(secured), service_url=plain), filled)

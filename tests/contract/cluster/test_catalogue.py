@@ -18,6 +18,8 @@ from pulsar_fleet.preflight.broker_settings import TOPIC_POLICY_SWITCHES
 from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java
 
+pytestmark = pytest.mark.versions
+
 VERSIONS = (
     "4.2.4",
     pytest.param("4.0.7", marks=pytest.mark.long),

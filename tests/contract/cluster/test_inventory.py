@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pulsar
 import pytest
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -16,8 +17,9 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import InventoryState
-from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
+
+pytestmark = [pytest.mark.versions, pytest.mark.long]
 
 REDACTOR = Redactor(b"a key of the tests")
 NAME = NamespaceName("acme", "orders")
@@ -32,10 +34,10 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def offering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def offering(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Cluster]:
     """The cluster."""
     folder = tmp_path_factory.mktemp("offering")
-    with Sandbox.start(folder, clusters=("offering",), settings={"offering": SETTINGS}) as sandbox:
+    with start_clusters(folder, clusters=("offering",), settings={"offering": SETTINGS}) as sandbox:
         yield sandbox["offering"]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.brokers import topic_served_by
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 from tests.support.tcp_proxy import CuttingProxy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -19,7 +20,6 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.messages.engines.entry import EntryEngine
 from pulsar_fleet.messages.protocol.endpoint import service_addresses
 from pulsar_fleet.messages.ranges import TopicBounds, cut
-from pulsar_sandbox import Sandbox
 
 pytestmark = pytest.mark.long  # Two brokers of its own, with listeners.
 
@@ -36,10 +36,10 @@ class Outside:
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+def outside(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Outside]:
     # A single broker is a standalone one, which leads its clients through its service URL all the same.
     with (
-        Sandbox.start(tmp_path_factory.mktemp("listeners"), clusters=("blue",), brokers=2) as sandbox,
+        start_clusters(tmp_path_factory.mktemp("listeners"), clusters=("blue",), brokers=2) as sandbox,
         ExitStack() as stack,
     ):
         reached, proxies = connection(sandbox["blue"]), []

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.issuer import issuing
+from tests.support.kinds import StartClusters
 from tests.support.proxy import Proxy, redirect
 from tests.support.replication import make_alone
 from tests.support.snapshot_equality import verify_equal
@@ -45,6 +46,8 @@ from pulsar_fleet.verification.request import ChosenEngine, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds
 from pulsar_sandbox import Cluster, Sandbox
 
+pytestmark = [pytest.mark.versions, pytest.mark.long]
+
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 ESTATE = NamespaceName("team", "orders")
 FOREIGN = NamespaceName("strangers", "orders")
@@ -61,9 +64,9 @@ SUPERUSERS_ONLY = (
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def secure(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
     """Two clusters with tokens and authorization."""
-    with Sandbox.start(tmp_path_factory.mktemp("secure"), clusters=("east", "west"), secure=True) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("secure"), clusters=("east", "west"), secure=True) as sandbox:
         yield sandbox
 
 

@@ -30,6 +30,8 @@ from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.versions
+
 REDACTOR = Redactor(b"a key of the tests")
 
 
@@ -50,6 +52,7 @@ def endangering(shadowed: Shadowed) -> dict[str, Call]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["namespace", "namespace-unset", "local", "global", "truncate", "delete"])
 async def test_without_the_guard_the_source_loses_its_messages_and_with_it_none(shadowed: Shadowed, name: str) -> None:
     call = endangering(shadowed)[name]
@@ -161,6 +164,7 @@ async def test_an_undo_that_lowers_the_retention_is_refused(
     assert f"data of {shadowed.source} would be deleted" in detail
 
 
+@pytest.mark.long
 async def test_a_reconciliation_that_lowers_the_retention_is_refused(
     shadowed: Shadowed,
     on_green: AdminClient,

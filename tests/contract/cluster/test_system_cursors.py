@@ -40,6 +40,8 @@ from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 
+pytestmark = pytest.mark.versions
+
 APPLICATION, REPLICATOR = "pulsar.audit", "pulsar.replay"
 MESSAGES = 600
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -66,6 +68,7 @@ async def onboard(blue: ClusterConnection, green: ClusterConnection, name: Names
     await apply_onboarding(blue, green, plan.plan, run.artefacts, run.ledger, run.id)
 
 
+@pytest.mark.cluster
 @pytest.mark.needs_pulsar("4.0", "an older broker flags no namespace")
 async def test_onboarding_cut_over_and_verification_take_the_same_subscriptions(
     blue: ClusterConnection,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 from tests.support.migration import make, migration
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -27,10 +28,10 @@ LARGE = b"x" * 300_000
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def fleet(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
     """An old cluster of 4.0, a new one of 4.2."""
     versions = {"blue": "4.0.7", "green": "4.2.4"}
-    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), version=versions) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("sandbox"), version=versions) as sandbox:
         yield sandbox
 
 

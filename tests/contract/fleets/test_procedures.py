@@ -20,6 +20,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
+pytestmark = pytest.mark.fleet
+
 NewNamespace = Callable[[], NamespaceName]
 RATE = 20.0
 

@@ -23,6 +23,8 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 
+pytestmark = pytest.mark.fleet
+
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.fleets import build_redirectable, connection
+from tests.support.kinds import StartClusters
 from tests.support.outcomes import DONE, check, done, ended, windows
 from tests.support.shell import Said, Shell
 
@@ -53,9 +54,9 @@ class Upgrade:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Sandbox]:
+def fleet(tmp_path: Path, start_clusters: StartClusters) -> Iterator[Sandbox]:
     """Two clusters of the older version, two brokers each."""
-    with Sandbox.start(tmp_path / "sandbox", clusters=NAMES, version=OLD, brokers=2) as sandbox:
+    with start_clusters(tmp_path / "sandbox", clusters=NAMES, version=OLD, brokers=2) as sandbox:
         yield sandbox
 
 

@@ -14,6 +14,8 @@ from tests.support.outcomes import check, done, ended, windows
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
+pytestmark = pytest.mark.fleet
+
 NewNamespace = Callable[[], NamespaceName]
 REFUSED = 4
 

@@ -19,6 +19,8 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.messages.clients.shared import shared_client
 from pulsar_fleet.messages.clients.stream import Subscription, open_stream
 
+pytestmark = pytest.mark.versions
+
 MESSAGES = 25
 
 
@@ -77,6 +79,7 @@ async def test_a_message_that_comes_after_the_end_of_a_wait_is_not_lost(blue: Cl
     assert [message.content for message in received] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.long
 async def test_a_hundred_consumers_need_no_more_threads_than_one(blue: ClusterConnection, topic: str) -> None:
     def threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
@@ -119,6 +122,7 @@ def test_an_invalid_subscription_is_refused_before_anything_is_connected(
         Subscription(**{"topic": "persistent://a/b/c", "name": "airflow", **settings})
 
 
+@pytest.mark.long
 async def test_the_trigger_acknowledges_what_it_fired(
     blue: ClusterConnection, topic: str, on_blue: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

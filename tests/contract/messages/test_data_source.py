@@ -25,6 +25,8 @@ from pulsar_fleet.messages.datasource.options import TopicOptions
 from pulsar_fleet.messages.datasource.source import PulsarReader
 from pulsar_fleet.messages.digests import ALL
 
+pytestmark = pytest.mark.versions
+
 COUNT = 200
 
 JOB = """

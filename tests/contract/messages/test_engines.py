@@ -20,6 +20,8 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
 
+pytestmark = pytest.mark.versions
+
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 Redirect = Callable[[NamespaceName], Awaitable[None]]
 
@@ -155,6 +157,7 @@ def test_a_broker_that_does_not_answer_is_transient() -> None:
         numbers(engine, part)
 
 
+@pytest.mark.cluster
 async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
     on_blue: AdminClient,
     on_green: AdminClient,

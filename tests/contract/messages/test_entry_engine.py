@@ -27,6 +27,8 @@ from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
 from pulsar_fleet.verification.bounds.engine_choice import messages_per_entry
 
+pytestmark = pytest.mark.versions
+
 COUNT = 2400
 BATCH = 3
 NOWHERE = ClusterConnection(name="nowhere", admin_url="http://localhost:1", service_url="pulsar://localhost:1")
@@ -162,6 +164,7 @@ async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> N
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.cluster
 async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
     on_blue: AdminClient, topic: TopicName, redirect: Redirect, engine: EntryEngine
 ) -> None:
@@ -174,6 +177,7 @@ async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
         await asyncio.to_thread(places, engine, after[0])
 
 
+@pytest.mark.cluster
 async def test_a_slow_broker_does_not_end_a_topic_that_it_calls_empty(
     on_blue: AdminClient,
     topic: TopicName,

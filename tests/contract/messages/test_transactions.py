@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.kinds import StartClusters
 from tests.support.replication import know_each_other, replicate, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -17,18 +18,21 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
-from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
+
+pytestmark = [pytest.mark.versions, pytest.mark.long]
 
 PROGRAM = Path(__file__).with_name("Transactions.java")
 SETTINGS = {"transactionCoordinatorEnabled": "true"}
 
 
 @pytest.fixture(scope="module")
-def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnection]:
+def transactional(
+    tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters
+) -> Iterator[ClusterConnection]:
     """A cluster with transactions."""
     folder = tmp_path_factory.mktemp("transactional")
-    with Sandbox.start(folder, clusters=("ledgered",), settings={"ledgered": SETTINGS}) as sandbox:
+    with start_clusters(folder, clusters=("ledgered",), settings={"ledgered": SETTINGS}) as sandbox:
         cluster = sandbox["ledgered"]
         yield ClusterConnection(name="ledgered", admin_url=cluster.admin_url, service_url=cluster.service_url)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.support.migration import INACTIVE, LATE, RATE, publish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -23,6 +24,8 @@ from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_sandbox.workload.live import NumberedMessage
+
+pytestmark = pytest.mark.cluster
 
 
 async def migrate(migration: Migration) -> None:

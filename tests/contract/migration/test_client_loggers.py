@@ -17,6 +17,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
 
+pytestmark = pytest.mark.cluster
+
 APPLICATION = """
 import logging, sys, time, pulsar
 url, topic, logger = sys.argv[1:]

@@ -27,6 +27,8 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.procedure import Migration
 
+pytestmark = pytest.mark.cluster
+
 NOBODY = "pulsar://127.0.0.1:9"
 
 

@@ -21,6 +21,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.workload import drain_subscription
 
+pytestmark = pytest.mark.long
+
 NewNamespace = Callable[[], NamespaceName]
 # More points by environment; each number is another moment.
 FIRST = int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_FIRST", "0"))

@@ -44,6 +44,8 @@ from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 
+pytestmark = pytest.mark.cluster
+
 MESSAGES = int(os.environ.get("PULSAR_FLEET_PLACEMENT_MESSAGES", "3000"))
 BATCH = 5
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -268,6 +270,7 @@ async def test_every_subscription_continues_on_green_where_it_was(
         assert got == messages_in(reader.unread(entries)), name
 
 
+@pytest.mark.long
 async def test_acknowledgments_that_are_not_carried_are_redelivered_as_stated(
     blue: ClusterConnection,
     green: ClusterConnection,

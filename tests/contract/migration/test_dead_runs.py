@@ -37,6 +37,8 @@ from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_sandbox.workload import drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS
 
+pytestmark = pytest.mark.cluster
+
 __all__ = ["undisturbed"]
 
 NewNamespace = Callable[[], NamespaceName]
@@ -75,6 +77,7 @@ async def snapshot(admin: AdminClient, name: NamespaceName) -> Snapshot:
     return await collect(admin, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
 
 
+@pytest.mark.long
 async def test_a_second_run_waits_for_the_end_of_the_first_whatever_its_ledger(
     moving: Migration, tmp_path: Path
 ) -> None:
@@ -102,6 +105,7 @@ async def test_who_is_refused_on_green_keeps_nothing_on_blue(
     await release(other.sides, other.run)
 
 
+@pytest.mark.long
 async def test_of_many_runs_at_once_exactly_one_gets_the_namespace(moving: Migration, tmp_path: Path) -> None:
     runs = [another_run(moving, tmp_path / str(number), run=f"run {number}") for number in range(5)]
     taking = (renew(run.sides, run.run, [str(moving.namespace)]) for run in runs)
@@ -111,6 +115,7 @@ async def test_of_many_runs_at_once_exactly_one_gets_the_namespace(moving: Migra
         await release(run.sides, run.run)
 
 
+@pytest.mark.long
 async def test_the_last_of_two_runs_restores_the_settings_of_the_brokers(
     moving: Migration,
     blue: ClusterConnection,
@@ -136,6 +141,7 @@ async def test_the_last_of_two_runs_restores_the_settings_of_the_brokers(
     assert await on_blue.dynamic_overrides() == before
 
 
+@pytest.mark.long
 async def test_an_override_of_a_dead_run_is_neither_copied_nor_kept_as_original(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient, tmp_path: Path
 ) -> None:
@@ -187,6 +193,7 @@ async def test_a_dead_run_is_restored_without_its_ledger_and_a_live_one_is_kept(
     await restore_overrides(on_green, ended=moving.run.id)
 
 
+@pytest.mark.long
 async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient, tmp_path: Path
 ) -> None:
@@ -207,6 +214,7 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     await release(other.sides, other.run)
 
 
+@pytest.mark.long
 async def test_overrides_of_an_earlier_move_are_restored_unless_a_run_has_them(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
@@ -223,6 +231,7 @@ async def test_overrides_of_an_earlier_move_are_restored_unless_a_run_has_them(
         await restore_overrides(admin, ended=moving.run.id)
 
 
+@pytest.mark.long
 async def test_the_last_of_two_runs_in_a_tenant_restores_what_the_first_allowed(
     moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path
 ) -> None:
@@ -245,6 +254,7 @@ async def test_the_last_of_two_runs_in_a_tenant_restores_what_the_first_allowed(
         await release(move.sides, move.run)
 
 
+@pytest.mark.long
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:
     await moving.freeze_blue()
     await throttle_producers(on_blue, moving.namespace, moving.before())
@@ -255,6 +265,7 @@ async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminCl
     assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == theirs
 
 
+@pytest.mark.long
 async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
     moving: Migration, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
@@ -279,6 +290,7 @@ async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
     assert await overridden(on_blue, moving.namespace) == before
 
 
+@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_run_killed_at_any_moment_leaves_every_setting_as_it_was(

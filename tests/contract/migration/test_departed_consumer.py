@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pulsar
+import pytest
 from tests.support.migration import LATE, UNREAD, make, migration
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -20,6 +21,7 @@ from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_sandbox.workload import drain_subscription
 
 
+@pytest.mark.long
 async def test_its_backlog_is_named_with_its_last_owner_and_read_as_advised(
     blue: ClusterConnection,
     green: ClusterConnection,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.contract.migration.test_gate_remedies import west_of, without
 from tests.contract.migration.test_remedies import Fleet, fleet
 from tests.support.replication import know_each_other, wait_linked
@@ -25,6 +26,7 @@ async def _linked(fleet: Fleet, topic: TopicName) -> set[str]:
     }
 
 
+@pytest.mark.long
 async def test_a_replicator_that_is_being_started_is_ended_too(fleet: Fleet) -> None:
     """A broker keeps a replicator that it was starting when two changes of the list came one after the other."""
     name, topic = fleet.next, TopicName(fleet.next, "events")
@@ -39,6 +41,7 @@ async def test_a_replicator_that_is_being_started_is_ended_too(fleet: Fleet) -> 
     await without(fleet.blue, name, west)
 
 
+@pytest.mark.long
 async def test_a_topic_that_lists_the_cluster_itself_keeps_its_replicator(fleet: Fleet) -> None:
     name, topic = fleet.next, TopicName(fleet.next, "events")
     await know_each_other(fleet.blue, fleet.green)

@@ -46,6 +46,8 @@ from pulsar_fleet.migration.steps import (
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import NumberedMessage
 
+pytestmark = pytest.mark.cluster
+
 NewNamespace = Callable[[], NamespaceName]
 ARCHIVE = "archive"
 KEPT = 60
@@ -135,6 +137,7 @@ async def back(way: Way) -> Way:
     return Way(swapped, run, moves)
 
 
+@pytest.mark.long
 async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     blue: ClusterConnection,
     green: ClusterConnection,
@@ -187,6 +190,7 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
 
 
+@pytest.mark.long
 async def test_a_stop_before_the_switch_takes_everything_back(
     blue: ClusterConnection,
     green: ClusterConnection,

@@ -21,6 +21,8 @@ from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS
 
+pytestmark = pytest.mark.cluster
+
 CALLS_PER_PARTITION = 12
 NewNamespace = Callable[[], NamespaceName]
 
@@ -98,6 +100,7 @@ async def test_a_throttle_left_by_a_cut_network_is_lifted_by_the_teardown(
     assert (healed["namespace publishRate"], healed[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
 
 
+@pytest.mark.long
 async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
     moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient
 ) -> None:

@@ -26,6 +26,8 @@ from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.snapshot.collect import collect
 
+pytestmark = pytest.mark.long
+
 __all__ = ["fleet"]
 
 

@@ -37,10 +37,12 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
-from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.clusters import Cluster
 from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java
 from pulsar_sandbox.workload import EstateSpec, build_estate
+
+pytestmark = pytest.mark.cluster
 
 REDACTOR = Redactor(b"0123456789abcdef")
 STRICT = Expectations(prepares_green=False)
@@ -84,18 +86,14 @@ SEEDED = (
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def wide(secured: Cluster) -> Iterator[Cluster]:
     """A cluster of two brokers with tokens; the second one was configured by somebody else."""
-    settings = {"wide": TRANSACTIONS}
-    with Sandbox.start(
-        tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True, settings=settings
-    ) as sandbox:
-        sandbox["wide"].restart(1, settings=OFF)
-        yield sandbox
+    secured.restart(1, settings=OFF)
+    yield secured
+    secured.restart(1, settings={})
 
 
-def reach(sandbox: Sandbox, role: str = "admin") -> ClusterConnection:
-    cluster = sandbox["wide"]
+def reach(cluster: Cluster, role: str = "admin") -> ClusterConnection:
     return ClusterConnection(
         name="wide",
         admin_url=cluster.admin_url,
@@ -212,16 +210,16 @@ async def clients(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         client.close()
 
 
-async def transact(wide: Sandbox, topic: TopicName) -> None:
+async def transact(wide: Cluster, topic: TopicName) -> None:
     """A real Java client commits a transaction."""
-    cluster, program = wide["wide"], Path(__file__).with_name("Transact.java")
+    cluster, program = wide, Path(__file__).with_name("Transact.java")
     command = [find_java().path, "-cp", f"{jars_for(cluster.version)}/*", str(program), cluster.name]
     command += [f"zk:127.0.0.1:{cluster.layout.zookeeper_port}", cluster.service_url, cluster.token(), str(topic)]
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, timeout=90)
 
 
 async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
-    wide: Sandbox,
+    wide: Cluster,
     blue: ClusterConnection,
     on_green: AdminClient,
     new_namespace: Callable[[], NamespaceName],
@@ -243,13 +241,13 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
     lines = {
         f"{finding.severity} {finding.id} {finding.resource}".replace(faults.tenant, "T") for finding in findings(run)
     }
-    second = urlsplit(wide["wide"].admin_urls[1]).netloc
+    second = urlsplit(wide.admin_urls[1]).netloc
     assert lines == {line.format(second=second, third=blue.service_url) for line in SEEDED}
     assert [rows ^ later for rows, later in zip(before, after, strict=True)] == [set(), set()]
 
 
 async def test_a_role_without_superuser_and_a_dead_address_are_named(
-    wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
+    wide: Cluster, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
 ) -> None:
     name = new_namespace()
     async with AdminClient(reach(wide)) as on_wide:
@@ -268,6 +266,7 @@ async def test_a_role_without_superuser_and_a_dead_address_are_named(
     assert {"redirect-unknown cluster wide", "flags-unknown cluster wide"} <= lines
 
 
+@pytest.mark.long
 async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     blue: ClusterConnection,
     on_blue: AdminClient,
@@ -302,15 +301,16 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     assert [entry.text() for entry in blockers] == []
 
 
+@pytest.mark.long
 async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer(
-    wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
+    wide: Cluster, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
 ) -> None:
     name = new_namespace()
     async with AdminClient(reach(wide)) as on_wide:
         await on_wide.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["wide"]})
         await on_wide.put(f"/namespaces/{name.path}", {"replication_clusters": ["wide"]})
-    second = urlsplit(wide["wide"].admin_urls[1]).netloc
-    async with Balancer(wide["wide"].admin_urls_tls) as balancer:
+    second = urlsplit(wide.admin_urls[1]).netloc
+    async with Balancer(wide.admin_urls_tls) as balancer:
         sides = Sides(replace(reach(wide), admin_url=balancer.url), on_green.connection)
         for number in range(5):
             run = Run.open(f"migrate_namespaces/balanced-{number}")

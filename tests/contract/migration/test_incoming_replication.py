@@ -11,6 +11,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from tests.support.applications import Publisher, Subscriber
+from tests.support.kinds import StartClusters
 from tests.support.replication import know_each_other, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -174,8 +175,8 @@ def blockers(run: Run) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far")) as sandbox:
+def three(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far")) as sandbox:
         yield sandbox
 
 

@@ -23,6 +23,8 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.repoint.steps import wait_repointed
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
 from pulsar_fleet.snapshot.resources import is_terminated
 
+pytestmark = pytest.mark.cluster
+
 REDACTOR = Redactor(b"0123456789abcdef")
 NOBODY = {
     "serviceUrl": "http://localhost:1",
@@ -188,6 +190,7 @@ async def test_a_moved_namespace_keeps_its_flag_and_its_redirect_is_stored_again
     assert await fleet.arrives(topic)
 
 
+@pytest.mark.long
 async def test_clearing_the_flag_of_a_moved_namespace_would_cut_its_clients_off(fleet: Fleet) -> None:
     topic = await fleet.move(fleet.beside("moved"))
     assert await fleet.arrives(topic)
@@ -197,6 +200,7 @@ async def test_clearing_the_flag_of_a_moved_namespace_would_cut_its_clients_off(
     assert await fleet.arrives(topic)
 
 
+@pytest.mark.long
 async def test_a_flag_or_redirect_of_a_migration_to_a_third_cluster_is_kept(fleet: Fleet) -> None:
     moved = fleet.beside("moved")
     topic = await fleet.move(moved)
@@ -209,6 +213,7 @@ async def test_a_flag_or_redirect_of_a_migration_to_a_third_cluster_is_kept(flee
     assert "leave its flag" in findings["flag-left-elsewhere"].remedy
 
 
+@pytest.mark.long
 async def test_a_redirect_that_nobody_uses_is_deleted_and_a_used_one_is_not(fleet: Fleet) -> None:
     await fleet.redirect_by_hand(NOBODY)
     finding = (await fleet.findings())["redirect-to-another-cluster"]
@@ -219,6 +224,7 @@ async def test_a_redirect_that_nobody_uses_is_deleted_and_a_used_one_is_not(flee
     assert "redirect-to-another-cluster" not in await fleet.findings()
 
 
+@pytest.mark.long
 async def test_an_alias_of_green_stays_stored_and_the_connection_takes_it(fleet: Fleet) -> None:
     topic = await fleet.move(fleet.beside("moved"))
     alias = {
@@ -233,6 +239,7 @@ async def test_an_alias_of_green_stays_stored_and_the_connection_takes_it(fleet:
     assert await fleet.arrives(topic)
 
 
+@pytest.mark.long
 async def test_a_redirect_on_green_is_deleted_only_while_no_flag_is_set_there(fleet: Fleet) -> None:
     await fleet.green.post("/clusters/green/migrate", NOBODY, migrated=False)
     finding = (await fleet.findings())["redirect-left-on-green"]
@@ -246,6 +253,7 @@ async def test_a_redirect_on_green_is_deleted_only_while_no_flag_is_set_there(fl
     assert "redirect-left-on-green" not in await fleet.findings()
 
 
+@pytest.mark.long
 async def test_of_two_flags_the_one_that_sends_clients_on_stays(fleet: Fleet) -> None:
     moved = fleet.beside("moved")
     topic = await fleet.move(moved)
@@ -258,6 +266,7 @@ async def test_of_two_flags_the_one_that_sends_clients_on_stays(fleet: Fleet) ->
     assert await fleet.arrives(topic)
 
 
+@pytest.mark.long
 async def test_of_two_flags_without_effect_both_are_cleared(fleet: Fleet) -> None:
     for admin in (fleet.green, fleet.blue):
         await admin.post(f"/namespaces/{fleet.next.path}/migration", True)
@@ -290,6 +299,7 @@ async def failback_findings(fleet: Fleet, name: NamespaceName) -> dict[str, Find
     return {document["id"]: Finding.from_json(document) for document in run.stored(FAILBACK_CHECKS)}
 
 
+@pytest.mark.long
 async def test_the_flag_on_green_is_cleared_for_a_failback_only_with_open_topics(fleet: Fleet) -> None:
     moved = fleet.beside("moved")
     topic = await fleet.move(moved)
@@ -304,6 +314,7 @@ async def test_the_flag_on_green_is_cleared_for_a_failback_only_with_open_topics
     assert (remaining.call, "leave the flag" in remaining.remedy) == ("", True)
 
 
+@pytest.mark.long
 async def test_a_users_property_is_removed_and_the_brokers_mark_is_not_mentioned(fleet: Fleet) -> None:
     topics = TopicName(fleet.next, "plain"), TopicName(fleet.next, "parted")
     properties = {"migrated": "true", "owner": "billing"}
@@ -318,6 +329,7 @@ async def test_a_users_property_is_removed_and_the_brokers_mark_is_not_mentioned
     assert "migrated-property" not in await fleet.findings(moved)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prepares", [True, False], ids=["the run prepares green", "green is prepared"])
 async def test_retention_for_the_copy_is_set_where_the_run_reads_it(fleet: Fleet, prepares: bool) -> None:
     long: dict[str, Any] = {"strategy": Strategy.REPLICATE, "drain_minutes": 300, "prepares_green": prepares}
@@ -327,6 +339,7 @@ async def test_retention_for_the_copy_is_set_where_the_run_reads_it(fleet: Fleet
     assert not {"copy-not-kept", "green-policies-differ", "retention-shorter-than-lag"} & set(findings)
 
 
+@pytest.mark.long
 async def test_a_shorter_retention_is_raised_where_the_run_reads_it(fleet: Fleet) -> None:
     for prepares in (True, False):
         await _lower(fleet.blue, fleet.green, name=fleet.next)
@@ -357,6 +370,7 @@ def incident(kind: IncidentKind, remedy: Remedy, subject: str, name: NamespaceNa
     return Incident(kind=kind, namespace=str(name), subject=subject, sentence="", remedy=remedy, topics=(subject,))
 
 
+@pytest.mark.long
 async def test_a_lost_flag_and_a_lost_redirect_are_set_again_during_the_drain(fleet: Fleet) -> None:
     topic = await fleet.move(fleet.beside("moved"))
     name, context = topic.namespace, moved_context(fleet, topic)

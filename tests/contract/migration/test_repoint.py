@@ -13,6 +13,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -37,7 +38,8 @@ from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.repoint.steps import repoint_progress
 from pulsar_fleet.report.migration import store_migration_report
-from pulsar_sandbox import Sandbox
+
+pytestmark = pytest.mark.cluster
 
 POLL_SECONDS = 0.5
 ARCHIVE = "archive"
@@ -331,9 +333,10 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
     green: ClusterConnection,
     on_blue: AdminClient,
     tmp_path_factory: pytest.TempPathFactory,
+    start_clusters: StartClusters,
 ) -> None:
     """A cluster stores one redirect: neither run needs it."""
-    with Sandbox.start(tmp_path_factory.mktemp("third"), clusters=("third",)) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("third"), clusters=("third",)) as sandbox:
         third = ClusterConnection(
             name="third", admin_url=sandbox["third"].admin_url, service_url=sandbox["third"].service_url
         )

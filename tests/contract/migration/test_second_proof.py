@@ -23,6 +23,8 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_sandbox.workload.live import NumberedMessage
 
+pytestmark = pytest.mark.cluster
+
 STORED, LATER = 60, 7
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
@@ -78,6 +80,7 @@ async def moving(
     await forget_migrations(on_blue, on_green)
 
 
+@pytest.mark.long
 async def test_what_was_proven_before_the_cut_over_is_not_read_again(moving: Moving) -> None:
     moves = await moving.copy()
     moving.publish(STORED, LATER)

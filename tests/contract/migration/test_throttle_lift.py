@@ -49,6 +49,7 @@ class StoppedGreen(Proxy):
         return await super()._forward(head, body)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_the_throttle_is_lifted_when_blue_has_closed_the_producers(
     blue: ClusterConnection,

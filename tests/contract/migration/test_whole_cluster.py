@@ -38,7 +38,7 @@ from pulsar_fleet.migration.scope import resolve
 from pulsar_fleet.report.migration import store_migration_report
 from pulsar_sandbox import Sandbox
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.fleet]
 
 ARCHIVE = "archive"
 SALES, STOCK, EMPTY = (NamespaceName("acme", name) for name in ("sales", "stock", "empty"))

@@ -21,6 +21,8 @@ from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, rea
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.report.onboard import onboarding_report
 
+pytestmark = pytest.mark.versions
+
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 PEER, TOKEN, OFFLOAD = "canary-of-a-peer-3f81c0", "canary.of-a-token.77aa1e", "canary/of+offload=90bd2c"
 SECRETS = (PEER, TOKEN, OFFLOAD)
@@ -72,6 +74,7 @@ async def tenant(
             await admin.delete(f"/clusters/{peer}")
 
 
+@pytest.mark.cluster
 async def test_no_secret_is_left_behind_by_an_onboarding(
     tenant: str, blue: ClusterConnection, green: ClusterConnection, on_green: AdminClient, records: Path, log: list[str]
 ) -> None:

@@ -31,6 +31,8 @@ from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import load_snapshot
 
+pytestmark = [pytest.mark.versions, pytest.mark.long]
+
 NUMBER = "PULSAR_FLEET_ESTATES"
 OPTIONS = settings(
     max_examples=int(os.environ.get(NUMBER, "4")),

@@ -27,6 +27,8 @@ from pulsar_fleet.onboarding.steps import (
 from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
+pytestmark = pytest.mark.versions
+
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 RUN = "run-1"
@@ -169,6 +171,7 @@ async def test_another_type_of_schema_on_the_target_is_a_blocker_with_a_remedy(
     assert "find out which type the applications use" in blocker.remedy
 
 
+@pytest.mark.cluster
 async def test_dynamic_settings_of_the_source_are_named_with_their_values(
     onboarding: Onboarding, on_blue: AdminClient
 ) -> None:

@@ -28,6 +28,8 @@ from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.snapshot.collect import collect
 
+pytestmark = pytest.mark.versions
+
 REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]

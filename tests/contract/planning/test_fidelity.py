@@ -20,6 +20,7 @@ from tests.support.every_policy import (
     TOPIC_SETTINGS,
 )
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 from tests.support.version_differences import set_all, without_added
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -40,7 +41,9 @@ from pulsar_fleet.preflight.broker_settings import EffectiveDifference, effectiv
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.resources import read_namespace
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
+
+pytestmark = pytest.mark.long
 
 # Versions of blue and green. A copy between two clusters of one version is what `make test` shows.
 PAIRS = (
@@ -96,12 +99,14 @@ class Carried:
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=" to ".join)
-def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Carried]:
+def carried(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters
+) -> Iterator[Carried]:
     folder = tmp_path_factory.mktemp("fidelity")
     versions = dict(zip(("blue", "green"), request.param, strict=True))
     plugins = {version: plugin_settings(folder / version, version) for version in set(versions.values())}
     settings = {name: plugins[version] for name, version in versions.items()}
-    with Sandbox.start(folder / "sandbox", version=versions, settings=settings) as sandbox:
+    with start_clusters(folder / "sandbox", version=versions, settings=settings) as sandbox:
         yield asyncio.run(carry(sandbox["blue"], sandbox["green"], Ledger.open(f"sqlite:///{folder / 'ledger.db'}")))
 
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import pulsar
 import pytest
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -37,7 +38,6 @@ from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
-from pulsar_sandbox import Sandbox
 
 REDACTOR = Redactor(b"a key of the tests")
 EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "4"))
@@ -158,10 +158,10 @@ _TOPIC_NAMES = {
 
 
 @pytest.fixture(scope="module")
-def eager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnection]:
+def eager(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[ClusterConnection]:
     """A cluster of its own whose broker looks at its policies all the time."""
     folder = tmp_path_factory.mktemp("eager")
-    with Sandbox.start(folder, clusters=("green",), settings={"green": EAGER}) as sandbox:
+    with start_clusters(folder, clusters=("green",), settings={"green": EAGER}) as sandbox:
         green = sandbox["green"]
         yield ClusterConnection(name="green", admin_url=green.admin_url, service_url=green.service_url)
 

@@ -33,6 +33,8 @@ from pulsar_fleet.snapshot.model import (
     TenantState,
 )
 
+pytestmark = pytest.mark.versions
+
 REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
@@ -160,6 +162,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
     )
 
 
+@pytest.mark.cluster
 async def test_groups_domains_isolation_and_peers_are_applied_and_undone(
     on_green: AdminClient, new_namespace: NewNamespace, records: Path
 ) -> None:

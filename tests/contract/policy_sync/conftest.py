@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.event_exchange import Exchange
+from tests.support.kinds import StartClusters
 from tests.support.reconciler import make_namespaces
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_sandbox import Sandbox
 
 NewNamespace = Callable[[], NamespaceName]
 
@@ -43,9 +43,9 @@ async def exchange(
 
 
 @pytest.fixture(scope="session")
-def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnection]:
+def red(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[ClusterConnection]:
     """How to reach it; it is started by the first test that asks for it."""
-    with Sandbox.start(tmp_path_factory.mktemp("red") / "sandbox", clusters=("red",)) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("red") / "sandbox", clusters=("red",)) as sandbox:
         cluster = sandbox["red"]
         yield ClusterConnection(name="red", admin_url=cluster.admin_url, service_url=cluster.service_url)
 

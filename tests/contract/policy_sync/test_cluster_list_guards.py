@@ -12,6 +12,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 LISTS = ("replication_clusters",)
 BOTH = ["blue", "green"]
 
@@ -52,6 +54,7 @@ async def test_a_list_that_both_can_replicate_is_carried(
     assert sorted((await held(on_green, shared, LISTS))["replication_clusters"]) == BOTH
 
 
+@pytest.mark.long
 @pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
 async def test_an_event_that_begins_an_unworkable_replication_is_dead_lettered(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
@@ -65,6 +68,7 @@ async def test_an_event_that_begins_an_unworkable_replication_is_dead_lettered(
     assert result.clusters["green"].refused == len(reasons)
 
 
+@pytest.mark.long
 async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
     blue: ClusterConnection,
     green: ClusterConnection,
@@ -83,6 +87,7 @@ async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
     assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
 
 
+@pytest.mark.long
 async def test_a_follower_without_a_connection_to_the_cluster_does_not_add_it(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:

@@ -18,6 +18,8 @@ from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 from pulsar_fleet.report.reconciliation import headline
 
+pytestmark = pytest.mark.versions
+
 NewNamespace = Callable[[], NamespaceName]
 
 
@@ -53,6 +55,7 @@ def command(keeper: Reconciler, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.long
 async def test_the_command_lists_conflicts_and_its_ids_choose(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:

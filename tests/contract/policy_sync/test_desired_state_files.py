@@ -14,9 +14,12 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 
+pytestmark = pytest.mark.versions
+
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 
 
+@pytest.mark.long
 async def test_a_full_estate_is_exported_and_adopted_and_an_edit_is_one_change(
     on_blue: AdminClient,
     on_green: AdminClient,
@@ -58,6 +61,7 @@ async def test_a_full_estate_is_exported_and_adopted_and_an_edit_is_one_change(
     assert file.read_text() == before.replace(f"{MAX_CONSUMERS[1]}: 12", f"{MAX_CONSUMERS[1]}: 99")
 
 
+@pytest.mark.long
 async def test_an_invalid_file_is_refused_with_its_name_and_changes_nothing(
     on_blue: AdminClient,
     on_green: AdminClient,

@@ -30,6 +30,8 @@ from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes
 from pulsar_fleet.report.metadata import lines, metrics
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 APPROVE = PropagateDeletes.APPROVE
 
 
@@ -85,6 +87,7 @@ async def test_a_deletion_waits_with_its_command_until_its_batch_is_approved(
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [-1, -1]
 
 
+@pytest.mark.long
 async def test_the_command_line_asks_for_a_batch_and_stores_the_answer(
     on_blue: AdminClient,
     on_green: AdminClient,
@@ -110,6 +113,7 @@ async def test_the_command_line_asks_for_a_batch_and_stores_the_answer(
     assert sorted(approval["answer"].split()[0] for approval in approvals) == ["Approve", "Reject"]
 
 
+@pytest.mark.long
 async def test_the_printed_command_deletes_after_one_question_what_its_id_names(
     on_blue: AdminClient,
     on_green: AdminClient,
@@ -140,6 +144,7 @@ def answered(words: list[str], *answers: str) -> tuple[int, str]:
     return process.returncode, output.decode()
 
 
+@pytest.mark.long
 async def test_a_topic_in_use_is_not_deleted_and_keeps_waiting(
     on_blue: AdminClient, on_green: AdminClient, exchange: Exchange, topic: TopicName, blue: ClusterConnection
 ) -> None:
@@ -162,6 +167,7 @@ async def test_a_topic_in_use_is_not_deleted_and_keeps_waiting(
     assert (summary.clusters["blue"].not_deleted, await partitions(on_blue, topic)) == ([], -1)
 
 
+@pytest.mark.long
 async def test_an_edit_after_a_deletion_wins_and_is_reported(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, topic: TopicName
 ) -> None:
@@ -189,6 +195,7 @@ async def test_an_edit_after_a_deletion_wins_and_is_reported(
     await exchange.settle()
 
 
+@pytest.mark.long
 async def test_a_resource_edited_while_its_deletion_waited_is_not_deleted(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, topic: TopicName
 ) -> None:
@@ -201,6 +208,7 @@ async def test_a_resource_edited_while_its_deletion_waited_is_not_deleted(
     assert await partitions(on_green, topic) == 2
 
 
+@pytest.mark.long
 async def test_a_tenant_is_deleted_after_its_namespaces(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -213,6 +221,7 @@ async def test_a_tenant_is_deleted_after_its_namespaces(
     assert (summary.clusters["blue"].deleted, await on_blue.tenant(shared.tenant)) == (2, None)
 
 
+@pytest.mark.long
 async def test_rights_and_policies_are_removed_without_an_approval(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -228,6 +237,7 @@ async def test_rights_and_policies_are_removed_without_an_approval(
     assert [tally.pending_deletions for tally in summary.clusters.values()] == [None, None]
 
 
+@pytest.mark.long
 async def test_a_follower_and_its_successor_list_what_waits_and_ask_nobody(
     on_blue: AdminClient, on_green: AdminClient, exchange: Exchange, topic: TopicName, records: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.event_exchange import Exchange, becomes
+from tests.support.kinds import StartClusters
 from tests.support.reconciler import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
@@ -31,7 +32,6 @@ from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, Record
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
 from pulsar_fleet.report.metadata import lines, metrics
-from pulsar_sandbox import Sandbox
 
 pytestmark = pytest.mark.long
 KEPT = {
@@ -228,11 +228,11 @@ async def test_at_equal_times_the_smaller_or_the_larger_cluster_name_wins(
 
 
 @pytest.fixture
-def fast(tmp_path: Path) -> Iterator[ClusterConnection]:
+def fast(tmp_path: Path, start_clusters: StartClusters) -> Iterator[ClusterConnection]:
     """A third cluster, whose brokers' clock is ahead."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_TOOL_OPTIONS", shifted_clock(tmp_path, AHEAD_SECONDS))
-        sandbox = Sandbox.start(tmp_path / "sandbox", clusters=("red",))
+        sandbox = start_clusters(tmp_path / "sandbox", clusters=("red",))
     with sandbox:
         cluster = sandbox["red"]
         yield ClusterConnection(name="red", admin_url=cluster.admin_url, service_url=cluster.service_url)

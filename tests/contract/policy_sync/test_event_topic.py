@@ -24,6 +24,8 @@ from pulsar_fleet.policy_sync.events.event import SCHEMA
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION
 from pulsar_fleet.report.metadata import metadata_report
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 log = logging.getLogger(__name__)
 
 NewNamespace = Callable[[], NamespaceName]
@@ -58,6 +60,7 @@ async def test_the_schema_of_the_events_is_registered_and_brokers_refuse_another
             client.close()
 
 
+@pytest.mark.long
 async def test_what_a_producer_without_a_schema_writes_is_dead_lettered(exchange: Exchange) -> None:
     exchange.send(exchange.connections[0], b"\x00 not an event")
     result = await exchange.run()
@@ -67,6 +70,7 @@ async def test_what_a_producer_without_a_schema_writes_is_dead_lettered(exchange
         assert "not a MetadataChangeEvent" in letter["reason"]
 
 
+@pytest.mark.long
 async def test_a_snapshot_compacts_the_topic_to_one_event_for_each_resource(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -104,6 +108,7 @@ def _keys(connection: ClusterConnection, topic: str, *, compacted: bool) -> list
     return keys
 
 
+@pytest.mark.long
 async def test_the_last_update_of_a_tenant_is_in_the_page_of_a_run(
     on_blue: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -116,6 +121,7 @@ async def test_the_last_update_of_a_tenant_is_in_the_page_of_a_run(
     assert f"| {shared.tenant} | blue | " in metadata_report(result)
 
 
+@pytest.mark.long
 async def test_the_next_follower_applies_events_soon_after_a_kill(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:

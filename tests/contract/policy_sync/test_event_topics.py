@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.support.event_exchange import Exchange
 from tests.support.partitioned_topics import partitions, produce, properties, record, schemas
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
 
 PARTITIONS_3, PARTITIONS_5 = 3, 5
 
@@ -39,6 +42,7 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_schemas(
     await exchange.settle()
 
 
+@pytest.mark.long
 async def test_a_topic_that_arrives_together_with_its_policies_has_them(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -51,6 +55,7 @@ async def test_a_topic_that_arrives_together_with_its_policies_has_them(
     assert [await on_green.get(f"/{topic.path}/maxProducers") for topic in topics] == [9] * 3
 
 
+@pytest.mark.long
 async def test_of_two_partition_counts_the_larger_one_counts_whoever_was_later(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -69,6 +74,7 @@ async def test_of_two_partition_counts_the_larger_one_counts_whoever_was_later(
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_5] * 2
 
 
+@pytest.mark.long
 async def test_a_partitioned_topic_that_a_client_created_is_carried(
     on_blue: AdminClient,
     on_green: AdminClient,
@@ -87,6 +93,7 @@ async def test_a_partitioned_topic_that_a_client_created_is_carried(
     assert summary.clusters["blue"].new_topics == []
 
 
+@pytest.mark.long
 async def test_a_topic_without_partitions_beside_a_partitioned_one_is_a_conflict(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, green: ClusterConnection
 ) -> None:
@@ -102,6 +109,7 @@ async def test_a_topic_without_partitions_beside_a_partitioned_one_is_a_conflict
     assert await partitions(on_green, topic) == PARTITIONS_3
 
 
+@pytest.mark.long
 async def test_topics_that_take_no_part_are_left_out(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -120,6 +128,7 @@ async def test_topics_that_take_no_part_are_left_out(
     assert [str(topic.parent) for topic in await on_green.topics(shared) if topic.parent != carried] == []
 
 
+@pytest.mark.long
 async def test_without_the_setting_no_topic_is_created_and_none_is_read(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -130,6 +139,7 @@ async def test_without_the_setting_no_topic_is_created_and_none_is_read(
     assert await on_green.partitioned_topics(shared) == (TopicName(shared, "orders"),)
 
 
+@pytest.mark.long
 async def test_a_schema_history_that_differs_is_refused_and_not_rewritten(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -143,6 +153,7 @@ async def test_a_schema_history_that_differs_is_refused_and_not_rewritten(
     assert ["blue" in text for admin in (on_blue, on_green) for text in await schemas(admin, topic)] == [True, False]
 
 
+@pytest.mark.long
 async def test_brokers_and_events_work_together_on_a_replicated_namespace(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:

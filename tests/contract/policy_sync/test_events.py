@@ -35,6 +35,8 @@ from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import metrics
 from pulsar_sandbox import Sandbox
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 log = logging.getLogger(__name__)
 
 OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
@@ -62,6 +64,7 @@ async def test_a_change_on_either_side_reaches_the_other_and_no_event_follows(
     assert await held(on_blue, shared, expected) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
 
 
+@pytest.mark.long
 async def test_a_run_ends_after_the_events_that_wait_for_a_cluster(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -86,6 +89,7 @@ async def test_what_is_made_on_one_side_is_made_on_the_other(
     assert await held(on_blue, new, expected) == expected
 
 
+@pytest.mark.long
 async def test_policies_of_topics_arrive_where_the_topic_is(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -100,6 +104,7 @@ async def test_policies_of_topics_arrive_where_the_topic_is(
     assert "green does not have the topic" in reason
 
 
+@pytest.mark.long
 async def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -178,6 +183,7 @@ async def test_a_snapshot_carries_every_resource_and_beats_nothing_newer(
     assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
 
 
+@pytest.mark.long
 async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -205,6 +211,7 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
 
 
+@pytest.mark.long
 async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
@@ -220,6 +227,7 @@ async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
     assert sum(tally.lost for tally in summary.clusters.values()) == metrics(summary)["lost"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.full
 async def test_a_killed_follower_is_succeeded_by_the_next_and_nothing_is_lost(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
@@ -256,6 +264,7 @@ def journal(name: NamespaceName) -> Sequence[Any]:
         return connection.execute(query.order_by(table.c.at)).all()
 
 
+@pytest.mark.long
 async def test_a_follower_of_an_unreachable_cluster_says_so_and_catches_up(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 from tests.support.event_exchange import Exchange
+from tests.support.kinds import StartClusters
 from tests.support.partitioned_topics import partitions, properties, record, schemas
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, set_policy
 
@@ -259,10 +260,10 @@ class People:
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
     """Three clusters of their own: one is killed."""
     folder = tmp_path_factory.mktemp("fleet")
-    with Sandbox.start(folder, clusters=NAMES, settings=dict.fromkeys(NAMES, SETTINGS)) as sandbox:
+    with start_clusters(folder, clusters=NAMES, settings=dict.fromkeys(NAMES, SETTINGS)) as sandbox:
         yield sandbox
 
 

@@ -29,6 +29,8 @@ from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 
+pytestmark = pytest.mark.versions
+
 NewNamespace = Callable[[], NamespaceName]
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_TEST_NAMESPACES", "10"))
 
@@ -299,6 +301,7 @@ async def test_an_unreachable_cluster_is_named_and_its_old_value_beats_nothing(
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 
 
+@pytest.mark.long
 async def test_a_cluster_lost_during_a_run_is_left_out_and_caught_up_later(
     on_blue: AdminClient,
     on_green: AdminClient,

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.kinds import StartClusters
 from tests.support.policy_edits import Edit, Edits, Field, edit, fields_of, held_on
 from tests.support.proxy import Proxy
 from tests.support.reconciler import (
@@ -40,6 +41,9 @@ from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSumma
 from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
+
+pytestmark = pytest.mark.long
+
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +130,14 @@ async def arena(
 
 
 @pytest.fixture(scope="module")
-def third(clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def third(
+    clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters
+) -> Iterator[Cluster]:
     """A third cluster, which can be stopped, and whose clock is ahead until then; the others are started before."""
     folder = tmp_path_factory.mktemp("red")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_TOOL_OPTIONS", shifted_clock(folder, AHEAD_SECONDS))
-        sandbox = Sandbox.start(folder / "sandbox", clusters=("red",))
+        sandbox = start_clusters(folder / "sandbox", clusters=("red",))
     with sandbox:
         yield sandbox["red"]
 

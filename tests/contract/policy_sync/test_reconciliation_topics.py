@@ -13,6 +13,8 @@ from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.reconcile.request import Authority
 from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.fixture
 async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection) -> Reconciler:

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 from tests.support.event_exchange import Exchange
+from tests.support.kinds import StartClusters
 from tests.support.reconciler import Reconciler
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
 
 
 @pytest.fixture
-def sharing(tmp_path: Path) -> Iterator[tuple[ClusterConnection, ClusterConnection]]:
+def sharing(tmp_path: Path, start_clusters: StartClusters) -> Iterator[tuple[ClusterConnection, ClusterConnection]]:
     """Two clusters with brokers and bookies of their own, and one ZooKeeper for their tenants and namespaces."""
-    with Sandbox.start(tmp_path / "east", clusters=("east",), brokers=2) as first:
+    with start_clusters(tmp_path / "east", clusters=("east",), brokers=2) as first:
         store = {"configurationMetadataStoreUrl": f"zk:127.0.0.1:{first.layout.clusters[0].zookeeper_port}"}
-        with Sandbox.start(tmp_path / "west", clusters=("west",), brokers=2, settings={"west": store}) as second:
+        with start_clusters(tmp_path / "west", clusters=("west",), brokers=2, settings={"west": store}) as second:
             yield reach(first["east"]), reach(second["west"])
 
 

@@ -15,6 +15,8 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 
 from .conftest import NewNamespace
 
+pytestmark = [pytest.mark.versions, pytest.mark.long]
+
 
 @pytest.fixture
 def absent(new_namespace: NewNamespace, records: Path) -> str:

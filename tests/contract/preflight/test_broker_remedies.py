@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tests.support.kinds import StartClusters
 from tests.support.snapshots import Clusters, full_pair
 from tests.unit.migration import test_gates as gates
 from tests.unit.preflight import test_compatibility as compatibility
@@ -25,7 +26,6 @@ from pulsar_fleet.migration.preflight.gates.brokers import (
 )
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.collect import collect
-from pulsar_sandbox import Sandbox
 
 _PRINTED = re.compile(r"\b([a-z]\w+[A-Z]\w*)=(\w+)")
 _NAMED = re.compile(r"\b([a-z]+(?:[A-Z][a-zA-Z]+)+)\b")
@@ -86,11 +86,12 @@ def test_every_remedy_with_a_restart_says_when_no_broker_may_be_restarted() -> N
 @pytest.mark.long
 async def test_a_broker_starts_with_every_printed_value_and_then_nothing_is_said(
     tmp_path_factory: pytest.TempPathFactory,
+    start_clusters: StartClusters,
 ) -> None:
     settings = {**restarting(), "isSchemaValidationEnforced": "true"}
     own = {key: value for key, value in settings.items() if not key.startswith("auth")}
     folder = tmp_path_factory.mktemp("advised")
-    with Sandbox.start(folder, clusters=("green",), secure=True, settings={"green": own}) as sandbox:
+    with start_clusters(folder, clusters=("green",), secure=True, settings={"green": own}) as sandbox:
         cluster = sandbox["green"]
         connection = ClusterConnection(
             name="green",

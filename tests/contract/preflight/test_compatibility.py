@@ -26,6 +26,8 @@ from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 from pulsar_sandbox.workload import EstateSpec, build_estate
 from pulsar_sandbox.workload.live import live_topics
 
+pytestmark = pytest.mark.versions
+
 NewNamespace = Callable[[], NamespaceName]
 REDACTOR = Redactor(b"0123456789abcdef")
 
@@ -113,6 +115,7 @@ async def test_a_clean_estate_has_no_findings_and_looking_writes_nothing(estates
     assert await estates.snapshots() == before
 
 
+@pytest.mark.cluster
 async def test_seeded_faults_are_found_exactly_and_looking_writes_nothing(estates: Estates, unknown_peer: str) -> None:
     green, (_, second, third) = estates.green, estates.spaces
     for space in (estates.live, second):

@@ -299,6 +299,7 @@ async def test_where_the_finding_would_be_wrong_its_call_is_not_printed(case: Ca
     assert case.id not in await pair.findings(case.settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", QUESTIONS, ids=_names(QUESTIONS))
 async def test_a_call_that_only_asks_changes_nothing(case: Case, pair: Pair) -> None:
     await case.wrong(pair)
@@ -336,6 +337,7 @@ async def test_no_deletion_is_advised_for_a_topic_that_only_green_terminated(pai
     await pair.green.post(f"{pair.path}/migration", False)
 
 
+@pytest.mark.cluster
 async def test_the_override_of_a_migration_on_blue_is_no_reason_to_change_green(pair: Pair) -> None:
     key = "brokerDeleteInactiveTopicsEnabled"
     on_green = (await pair.green.runtime_configuration())[key]

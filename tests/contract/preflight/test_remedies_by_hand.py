@@ -248,6 +248,7 @@ def of(findings: Sequence[Finding], case: Case, name: NamespaceName) -> list[Fin
     ]
 
 
+@pytest.mark.long
 async def test_what_a_text_says_removes_its_finding_and_is_not_said_nearby(estate: Estate, records: Path) -> None:
     cases = (*CASES, *LASTING)
     near = [estate.name(f"{case.space}-near") for case in cases]
@@ -310,6 +311,7 @@ async def test_a_schema_on_an_enforcing_cluster_refuses_producers_without_one(
 LIMITS = ("maxTenants", "maxNamespacesPerTenant", "maxNumPartitionsPerPartitionedTopic")
 
 
+@pytest.mark.cluster
 async def test_a_limit_that_is_too_low_is_raised_without_a_restart(estate: Estate, records: Path) -> None:
     """Each limit of green is what it has; a tenant, two namespaces and four partitions come."""
     await estate.make(["wide"])
@@ -358,6 +360,7 @@ async def set_limit(admin: AdminClient, key: str, value: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.cluster
 async def test_a_peer_gets_its_addresses_and_keeps_its_other_fields(estate: Estate) -> None:
     """A peer without addresses, and beside it one that is complete, reachable and known to green: nothing is said."""
     peer, near = f"{estate.tenant}-peer", f"{estate.tenant}-near"
@@ -414,6 +417,7 @@ def on_other_hosts(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, brokers=tuple(brokers))
 
 
+@pytest.mark.cluster
 async def test_a_tenant_that_is_allowed_a_cluster_keeps_its_roles_and_clusters(estate: Estate) -> None:
     """Brokers refuse what would lead to this finding, so that it is taken from a snapshot with fewer clusters."""
     west, name = f"{estate.tenant}-west", estate.name("orders")
@@ -500,6 +504,7 @@ async def _effective(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
     return {path: await admin.get(f"/{topic.path}/{path}", applied=True) for path in paths}
 
 
+@pytest.mark.cluster
 async def test_dynamic_settings_are_named_without_those_that_a_run_overrides(estate: Estate, records: Path) -> None:
     await estate.make(["orders"])
     await restore_left_brokers(estate.blue)

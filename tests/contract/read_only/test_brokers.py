@@ -13,6 +13,7 @@ from typing import Any
 import pulsar
 import pytest
 from tests.support.canary import Canary
+from tests.support.kinds import StartClusters
 from tests.support.shadows import STORED, delivered, make_source
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -28,7 +29,7 @@ from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.upkeep.watch import alarms, watch_namespace
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
 
 PARTITIONS = 4
 SUBSCRIPTIONS, MESSAGES, PAYLOAD_BYTES, TIMED_MESSAGES = 50, 200, 10_000, 300
@@ -51,9 +52,11 @@ EXTENSIBLE = {
     scope="module",
     params=[pytest.param({}, id="modular"), pytest.param(EXTENSIBLE, id="extensible")],
 )
-def wide(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def wide(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters
+) -> Iterator[Cluster]:
     folder, settings = tmp_path_factory.mktemp("wide"), {"wide": request.param}
-    with Sandbox.start(folder, clusters=("wide",), brokers=4, settings=settings) as sandbox:
+    with start_clusters(folder, clusters=("wide",), brokers=4, settings=settings) as sandbox:
         yield sandbox["wide"]
 
 

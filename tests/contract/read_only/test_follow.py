@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pulsar
+import pytest
 from pulsar.schema import AvroSchema, Integer, Record, String
 from tests.contract.read_only.test_serve import LONG, Serving, serving
 from tests.support.shadows import FOREVER, NOTHING_KEPT, STORED, make_source, publish
@@ -152,6 +153,7 @@ async def test_a_retention_that_somebody_else_lowered_is_restored(serving: Servi
     assert await serving.owner_receives("events") == STORED
 
 
+@pytest.mark.long
 async def test_a_topic_with_a_problem_is_left_alone_and_the_others_follow(serving: Serving) -> None:
     await serve(serving, "events", "gone", "ended")
     await serving.admin.delete(f"/{serving.topic('gone').path}/partitions", force=True)

@@ -108,6 +108,7 @@ async def test_an_owner_that_is_further_is_never_moved_back_and_keeps_its_holes(
     assert holes == "[" + ",".join(f"({ledger}:{n - 1}..{ledger}:{n}]" for n in (12, 15, 18)) + "]"
 
 
+@pytest.mark.long
 async def test_a_batch_counts_as_acknowledged_when_all_of_its_messages_are(readers: Readers) -> None:
     await readers.make_subscription("s")
     await readers.fill(3)
@@ -160,6 +161,7 @@ async def test_other_properties_of_a_subscription_stay(readers: Readers) -> None
     assert FORWARDED_SINCE in properties
 
 
+@pytest.mark.long
 async def test_acknowledgments_over_several_ledgers_and_loads_are_forwarded(readers: Readers) -> None:
     await readers.make_subscription("s")
     chance = random.Random(7)
@@ -174,6 +176,7 @@ async def test_acknowledgments_over_several_ledgers_and_loads_are_forwarded(read
     assert await readers.equal("s")
 
 
+@pytest.mark.long
 async def test_partitions_are_forwarded_each(
     on_alone: AdminClient, new_namespace: Callable[[], NamespaceName], readers: Readers
 ) -> None:
@@ -230,6 +233,7 @@ async def test_only_named_topics_are_forwarded_and_a_wrong_name_is_reported(read
     assert (await readers.forward(topics=[str(readers.shadow)])).problems == ()
 
 
+@pytest.mark.long
 async def test_the_command_forwards_until_it_is_interrupted_and_says_what_it_did(
     readers: Readers, records: Path
 ) -> None:
@@ -246,6 +250,7 @@ async def test_the_command_forwards_until_it_is_interrupted_and_says_what_it_did
     assert "3 entries forwarded, 0 not yet, 1 of 1 subscription on 1 shadow topic identical" in log.read_text()
 
 
+@pytest.mark.long
 async def test_a_single_pass_exits_with_5_if_a_position_is_not_confirmed(readers: Readers, records: Path) -> None:
     await readers.fill(5)
     await readers.admin.create_subscription(readers.source, "s")

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 from tests.support.cursors import TYPES
 from tests.support.forwarding import Application, Readers, Traffic, Watched, forwarder, make_readers
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
 
 PARTITIONS = 4
 NAMES = ["Exclusive", "Failover", "Shared", "Key_Shared"]
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Sandbox.start(tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True) as sandbox:
+def wide(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Cluster]:
+    with start_clusters(tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True) as sandbox:
         yield sandbox["wide"]
 
 

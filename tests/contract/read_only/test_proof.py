@@ -35,6 +35,7 @@ def reasons(verification: Verification) -> list[str]:
     return [topic.reason for topic in namespace.topics if topic.reason]
 
 
+@pytest.mark.long
 async def test_sources_and_shadow_topics_are_equal_while_producers_write(serving: Serving) -> None:
     await serve(serving, "events", "payments")
     writing = asyncio.create_task(

@@ -111,6 +111,7 @@ async def test_the_namespace_keeps_everything_and_nobody_may_produce_in_it(servi
         await serving.admin.post(f"/namespaces/{serving.readers.path}/retention", NOTHING_KEPT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [0, 2])
 async def test_topics_are_taken_away_and_the_owner_still_gets_every_message(serving: Serving, partitions: int) -> None:
     await make_source(serving.admin, serving.cluster, serving.topic("events"), partitions)
@@ -128,6 +129,7 @@ async def test_topics_are_taken_away_and_the_owner_still_gets_every_message(serv
     assert await serving.received("events", "again") == STORED
 
 
+@pytest.mark.long
 async def test_one_of_two_topics_is_taken_away_and_the_namespace_stays(serving: Serving) -> None:
     for name in ("stays", "goes"):
         await make_source(serving.admin, serving.cluster, serving.topic(name))
@@ -139,6 +141,7 @@ async def test_one_of_two_topics_is_taken_away_and_the_namespace_stays(serving: 
     assert await serving.owner_receives("goes") == STORED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", range(1, 10, 2))
 async def test_a_removal_that_was_cut_is_finished_by_the_next(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, point: int
@@ -214,6 +217,7 @@ async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Ser
     assert "retention-not-infinite" in await serving.findings("parts")
 
 
+@pytest.mark.cluster
 async def test_a_namespace_that_would_send_messages_elsewhere_is_refused(
     serving: Serving,
 ) -> None:

@@ -25,6 +25,8 @@ from pulsar_fleet.read_only.upkeep.follow import follow_sources
 from pulsar_fleet.read_only.upkeep.watch import alarms, watch_namespace
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.long
+
 TOPICS, MESSAGES = 8, 10
 """Enough for each thread of a broker to have replicated some."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from tests.support.kinds import StartClusters
 from tests.support.replication import make_alone
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -23,7 +24,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.request import Request
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Cluster
 
 pytestmark = pytest.mark.long  # A cluster of two brokers of its own, one of which dies under traffic.
 
@@ -33,8 +34,8 @@ SECONDS = float(os.environ.get("PULSAR_FLEET_SERVING_SECONDS", "0"))
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Sandbox.start(tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True) as sandbox:
+def wide(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Cluster]:
+    with start_clusters(tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True) as sandbox:
         yield sandbox["wide"]
 
 

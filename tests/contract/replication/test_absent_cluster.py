@@ -23,6 +23,7 @@ from tests.support.data_centres import (
     wait_sent,
 )
 from tests.support.fleets import airflow_connection, connection
+from tests.support.kinds import StartClusters
 from tests.support.shell import Shell
 
 from pulsar_fleet.cli.terminal import ExitState
@@ -44,8 +45,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("absent"), clusters=NAMES) as sandbox:
+def sandbox(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("absent"), clusters=NAMES) as sandbox:
         yield sandbox
 
 

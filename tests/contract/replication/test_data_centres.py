@@ -23,6 +23,7 @@ from tests.support.data_centres import (
     wait_sent,
 )
 from tests.support.fleets import connection, secured
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -30,7 +31,6 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
-from pulsar_sandbox import Sandbox
 
 NAMES = ("east", "north", "south", "west")
 pytestmark = pytest.mark.long
@@ -38,10 +38,10 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", params=["open", "tokens"])
 def clusters(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters
 ) -> Iterator[dict[str, ClusterConnection]]:
     secure = request.param == "tokens"
-    with Sandbox.start(tmp_path_factory.mktemp("data-centres"), clusters=NAMES, secure=secure) as sandbox:
+    with start_clusters(tmp_path_factory.mktemp("data-centres"), clusters=NAMES, secure=secure) as sandbox:
         yield {
             cluster.name: secured(cluster, link={"token": cluster.token("broker")}, token=cluster.token())
             if secure

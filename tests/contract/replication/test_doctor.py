@@ -12,6 +12,7 @@ from tests.support.doctor_bad_states import BAD_STATES, SOUTH, WEST
 from tests.support.doctor_healthy_states import HEALTHY_STATES, RECEIVE_ONLY
 from tests.support.doctor_world import World, know_all, seed_states, world_of
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, ReplicatorState, Severity
@@ -26,8 +27,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("doctor"), clusters=NAMES, settings=SETTINGS) as sandbox:
+def sandbox(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("doctor"), clusters=NAMES, settings=SETTINGS) as sandbox:
         yield sandbox
 
 

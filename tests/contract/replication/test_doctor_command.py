@@ -13,6 +13,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+pytestmark = pytest.mark.long
+
 DONE, _, USAGE, DIFFERENT = range(4)
 
 

@@ -18,6 +18,7 @@ from tests.support.doctor_bad_states import (
 )
 from tests.support.doctor_world import World, arrived, know_all, world_of
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -32,8 +33,8 @@ NOT_YET = 422
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("decisions"), clusters=(NORTH, SOUTH), settings=SETTINGS) as sandbox:
+def sandbox(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("decisions"), clusters=(NORTH, SOUTH), settings=SETTINGS) as sandbox:
         yield sandbox
 
 

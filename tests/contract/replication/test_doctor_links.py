@@ -10,6 +10,7 @@ import pytest
 from tests.support.doctor_bad_states import topic_of
 from tests.support.doctor_world import FOREVER, World, arrived, filled, know_all, set_peer, world_of
 from tests.support.fleets import connection
+from tests.support.kinds import StartClusters
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -24,14 +25,14 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("plain"), clusters=("north", "south", "west")) as sandbox:
+def plain(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("plain"), clusters=("north", "south", "west")) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("secure"), clusters=("vault",), secure=True) as sandbox:
+def secure(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("secure"), clusters=("vault",), secure=True) as sandbox:
         yield sandbox
 
 

@@ -117,6 +117,7 @@ def happened(rows: Sequence[OutcomeRow]) -> dict[str, tuple[int | None, int | No
     return {row.subscription: (row.redelivered, row.first, row.lost) for row in rows}
 
 
+@pytest.mark.long
 async def test_four_subscriptions_fail_over_and_back_as_predicted(centres: Centres, records: Path) -> None:
     plain, parts = TopicName(centres.namespace, "plain"), TopicName(centres.namespace, "parts")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [plain], [parts])
@@ -182,6 +183,7 @@ async def test_four_subscriptions_fail_over_and_back_as_predicted(centres: Centr
     assert (happened(again.rows()), again.agreement) == (got, Agreement.AS_PREDICTED)
 
 
+@pytest.mark.long
 async def test_messages_that_wait_for_replication_are_lost_until_a_recovery(centres: Centres, records: Path) -> None:
     orders = TopicName(centres.namespace, "orders")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [orders], [])
@@ -259,6 +261,7 @@ async def test_the_last_forecast_of_a_dead_cluster_says_what_is_redelivered(
     assert got["billing"][2] == 0
 
 
+@pytest.mark.long
 async def test_an_unreachable_cluster_makes_its_facts_unknown_and_not_zero(
     centres: Centres, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +279,7 @@ async def test_an_unreachable_cluster_makes_its_facts_unknown_and_not_zero(
     assert (await record_outcome(gone, centres.connections["green"], run)).agreement is Agreement.UNKNOWN
 
 
+@pytest.mark.long
 async def test_the_commands_exit_with_the_state_of_forecast_and_outcome(centres: Centres, records: Path) -> None:
     orders = TopicName(centres.namespace, "orders")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [orders], [])

@@ -56,6 +56,7 @@ def connections(blue: ClusterConnection, green: ClusterConnection, records: Path
     return {"blue": blue, "green": green}
 
 
+@pytest.mark.cluster
 async def test_no_permission_lets_such_a_call_through(
     connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -93,6 +94,7 @@ def _change(form: str, namespace: NamespaceName, topic: TopicName) -> Change:
     )
 
 
+@pytest.mark.long
 async def test_cluster_data_that_is_used_is_not_deleted(
     connections: dict[str, ClusterConnection],
     on_blue: AdminClient,

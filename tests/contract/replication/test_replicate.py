@@ -161,6 +161,7 @@ def _flags(snapshot: Snapshot) -> set[tuple[str, str, bool]]:
     return {(row.partition, row.name, row.replicated) for row in snapshot.subscriptions}
 
 
+@pytest.mark.long
 async def test_single_topics_are_replicated_by_lists_of_their_own(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -215,6 +216,7 @@ async def test_what_would_prevent_replication_stops_the_plan(
         )
 
 
+@pytest.mark.cluster
 async def test_a_cluster_that_the_run_does_not_name_is_never_cut(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -254,6 +256,7 @@ async def test_names_and_settings_that_cannot_be_are_refused_before_any_change(
             raise AssertionError
 
 
+@pytest.mark.long
 async def test_a_link_that_a_schema_stops_fails_the_run_although_it_is_connected(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -281,6 +284,7 @@ def publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
         client.close()
 
 
+@pytest.mark.long
 async def test_the_history_begins_at_any_time(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -303,6 +307,7 @@ async def test_the_history_begins_at_any_time(
         request_of("blue", "green", namespaces=["a/b"], history=True, history_since="2026-11-21T08:00:00")
 
 
+@pytest.mark.long
 async def test_a_run_with_history_interrupted_after_the_contents_goes_on(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -380,6 +385,7 @@ async def test_a_topic_that_may_have_stored_a_message_gets_no_history(
     assert refused == {str(events), str(audit), str(read)}, await admins["green"].internal_stats(read)
 
 
+@pytest.mark.long
 async def test_a_member_that_becomes_receive_only_sends_its_backlog_first(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -397,6 +403,7 @@ async def test_a_member_that_becomes_receive_only_sends_its_backlog_first(
     assert await asyncio.to_thread(texts_of, connections["green"], events) == ["after", "before", "of-blue"]
 
 
+@pytest.mark.long
 async def test_a_message_chooses_its_clusters_and_an_unknown_name_keeps_it_here(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:

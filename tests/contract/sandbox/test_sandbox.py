@@ -24,7 +24,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_sandbox import Cluster, Sandbox
 from pulsar_sandbox.sandbox.ports import free_ports, is_free
 
-pytestmark = pytest.mark.long  # Starts and kills clusters of its own.
+pytestmark = [pytest.mark.long, pytest.mark.fleet]  # Starts and kills clusters of its own.
 
 TOPIC = "persistent://public/default/kept"
 MEBIBYTE = 1024 * 1024

@@ -29,6 +29,8 @@ from pulsar_fleet.snapshot.resources import subscriptions_in_info
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
+pytestmark = pytest.mark.versions
+
 REDACTOR = Redactor(b"a key of the tests")
 ODD_NAMES = {"a+b", "a b", "50%", "a/b", "ü"}
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
@@ -237,6 +239,7 @@ async def test_a_partitioned_topic_is_read_whichever_of_its_partitions_exist(
     assert [row.topic for row in snapshot.topic_policies] == [str(none)]
 
 
+@pytest.mark.cluster
 async def test_one_unreadable_namespace_leaves_the_others_readable(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, peer: str
 ) -> None:
@@ -311,6 +314,7 @@ async def test_a_snapshot_takes_six_calls_for_a_namespace_and_three_for_a_topic(
     assert both.calls - filled <= 6
 
 
+@pytest.mark.cluster
 async def test_what_lies_outside_of_tenants_is_read_with_secrets_redacted(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, peer: str
 ) -> None:

@@ -26,6 +26,8 @@ from pulsar_fleet.verification.messages.differences import Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 RATES = [int(text) for text in os.environ.get("PULSAR_FLEET_FAULT_RATES", "1000").split(",")]
 FEWEST = 2_000
 """Messages of a topic, so that the highest rate has more than one fault."""
@@ -159,6 +161,7 @@ def _write_all(blue: ClusterConnection, green: ClusterConnection, namespace: Nam
         client.close()
 
 
+@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("fault", PLANT)

@@ -29,6 +29,8 @@ from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Ve
 from pulsar_fleet.verification.request import ChosenEngine, EntryMapping, VerifyRequest
 from pulsar_fleet.verification.steps import conclude, freeze_bounds, record, store_request, verify_in_process
 
+pytestmark = pytest.mark.versions
+
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
 COUNT = 60
 AT = 40
@@ -316,6 +318,7 @@ async def replicated(on_blue: AdminClient, on_green: AdminClient, namespace: Nam
     return await make_replicated(on_blue, on_green, TopicName(namespace, "events"))
 
 
+@pytest.mark.cluster
 async def test_a_replicated_topic_is_equal_although_green_goes_on(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
@@ -415,6 +418,7 @@ async def test_messages_of_writers_on_both_sides_are_inconclusive_and_not_a_loss
 # Clusters in a blue-green migration.
 
 
+@pytest.mark.cluster
 async def test_a_migrated_namespace_is_compared_where_it_was(
     on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
@@ -426,6 +430,7 @@ async def test_a_migrated_namespace_is_compared_where_it_was(
     assert (compared.verdict, compared.source_messages) == (Verdict.EQUAL, COUNT)
 
 
+@pytest.mark.cluster
 async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
     on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
@@ -437,6 +442,7 @@ async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
     assert "already migrated" in compared.reason
 
 
+@pytest.mark.cluster
 async def test_a_migrated_topic_unloaded_before_it_is_read_is_inconclusive(
     on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:

@@ -32,6 +32,8 @@ from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, store_request, verify_in_process
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.versions
+
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
 MASTERS = {"executor": "local-cluster[2,1,1024]", "driver": "local[2]", "broker": "local[2]"}
 """By who is killed; executors are two processes with a core each, as on machines of their own."""

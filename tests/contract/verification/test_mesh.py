@@ -20,6 +20,8 @@ from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 
+pytestmark = pytest.mark.versions
+
 Connections = dict[str, ClusterConnection]
 
 

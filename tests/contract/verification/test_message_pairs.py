@@ -22,6 +22,8 @@ from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
+pytestmark = pytest.mark.versions
+
 PAIRS = int(os.environ.get("PULSAR_FLEET_MESSAGE_PAIRS", "40"))
 PAIRS_AT_ONCE = 20
 log = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ def pairs(draw: st.DrawFn) -> tuple[Topic, Topic]:
     return draw(_entries(messages)), draw(_entries(tuple(others)))
 
 
+@pytest.mark.long
 @pytest.mark.full
 def test_a_verdict_is_equal_exactly_when_what_is_stored_means_the_same(
     blue: ClusterConnection,

@@ -37,6 +37,8 @@ from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Ve
 from pulsar_fleet.verification.request import Order, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 
+pytestmark = pytest.mark.versions
+
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 Writers = tuple[pulsar.Client, pulsar.Client]
 CHUNKED = 6_000_000
@@ -467,6 +469,7 @@ for part in reader.partitions():
 """
 
 
+@pytest.mark.long
 async def test_a_comparison_that_was_killed_does_not_read_finished_ranges_again(
     on_blue: AdminClient,
     on_green: AdminClient,

@@ -36,6 +36,8 @@ from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions, conclude, record, result_uri
 from pulsar_fleet.verification.subscriptions.verdict import Kind, SubscriptionVerdict, SubscriptionVerification
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_subscriptions.py"
 SEED = 20261121
 PER_TOPIC = 70
@@ -123,6 +125,7 @@ def write(sides: list[Side], topics: dict[str, TopicName], part: str) -> None:
     green.write(topics["copied"], repeating, batch=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("topic", ["events", "partly", "copied"])
 def test_no_verdict_on_a_random_cursor_is_wrong(compared: Compared, topic: str) -> None:
     copy, verdicts = compared.copies[topic], compared[topic]
@@ -140,6 +143,7 @@ def test_no_verdict_on_a_random_cursor_is_wrong(compared: Compared, topic: str) 
     assert verdicts.keys() == copy.cursors.keys()
 
 
+@pytest.mark.long
 def test_the_random_cursors_are_of_both_verdicts_and_of_both_kinds(compared: Compared) -> None:
     verdicts = [verdict for topic in compared.copies for verdict in compared[topic].values()]
     counts = Counter(verdict.verdict for verdict in verdicts)
@@ -347,6 +351,7 @@ async def test_a_topic_that_the_target_lacks_is_different_and_a_gone_one_unknown
     assert (first.verdict, second.verdict) == (Verdict.INCONCLUSIVE, Verdict.DIFFERENT)
 
 
+@pytest.mark.long
 def test_the_command_line_says_it_and_exits_with_its_state(
     small: Small, blue: ClusterConnection, green: ClusterConnection, records: Path
 ) -> None:

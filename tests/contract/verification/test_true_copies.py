@@ -29,6 +29,8 @@ from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
+pytestmark = pytest.mark.versions
+
 Client = pulsar.Client
 COUNT = 150
 LARGEST = 6_000_000
