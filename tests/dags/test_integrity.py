@@ -11,9 +11,41 @@ from typing import Any
 
 import pytest
 
+from pulsar_fleet.airflow.run import store_failure
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+
 REPOSITORY = Path(__file__).parents[2]
 DAG_FILES = sorted((REPOSITORY / "dags").glob("*.py"))
 LINES = 150
+ERRORS = (Unavailable, PreconditionFailed, KeyError)
+POLICY = {
+    "retries": 3,
+    "delay": 10.0,
+    "timeout": None,
+    "on_failure": store_failure,
+    "Unavailable": "retry",
+    "PreconditionFailed": "fail",
+    "KeyError": "default",
+}
+"""Of every task: what can pass without an operator is retried, no step is cut off, the report gets the reason."""
+ONE_RUN, MANY_RUNS = {**POLICY, "runs": 1}, {**POLICY, "runs": 16}
+POLICIES = {
+    "fail_back_namespaces": ONE_RUN,
+    "fail_over_applications": MANY_RUNS,
+    "forward_acknowledgments": ONE_RUN,
+    "migrate_namespaces": ONE_RUN,
+    "onboard_cluster": MANY_RUNS,
+    "reconcile_policies": ONE_RUN,
+    "replicate_namespaces": MANY_RUNS,
+    "serve_read_only": MANY_RUNS,
+    "sync_metadata": ONE_RUN,
+    "verify_clusters": MANY_RUNS,
+    "verify_read_only": MANY_RUNS,
+    "verify_replication": ONE_RUN,
+    "watch_overrides": ONE_RUN,
+    "watch_read_only": ONE_RUN,
+    "watch_replication": ONE_RUN,
+}
 
 OFFLINE = """
 import socket, sys, json, time
@@ -98,6 +130,26 @@ def test_a_dag_has_a_page_and_a_text_of_its_own(dag_bag: Any, dag_id: str) -> No
 
     assert dag_bag.dags[dag_id].doc_md
     assert conf_table(dag_bag.dags[dag_id]) in (REPOSITORY / "docs" / f"{dag_id}.md").read_text()
+
+
+def test_every_task_of_a_dag_has_its_retry_policy(dag_bag: Any) -> None:
+    found = {dag_id: [policy_of(task) for task in dag.tasks] for dag_id, dag in dag_bag.dags.items()}
+    assert found == {dag_id: [policy] * len(dag_bag.dags[dag_id].tasks) for dag_id, policy in POLICIES.items()}
+
+
+def policy_of(task: Any) -> dict[str, Any]:
+    """What Airflow does when this task fails."""
+    # A mapped task keeps its callback as it was given, other tasks keep a list.
+    given = task.partial_kwargs if task.is_mapped else {"retry_policy": task.retry_policy}
+    (callback,) = [task.on_failure_callback] if task.is_mapped else task.on_failure_callback
+    return {
+        "runs": task.dag.max_active_runs,
+        "retries": task.retries,
+        "delay": task.retry_delay.total_seconds(),
+        "timeout": task.execution_timeout,
+        "on_failure": callback,
+        **{kind.__name__: given["retry_policy"].evaluate(kind("why"), 1, 3).action.value for kind in ERRORS},
+    }
 
 
 def test_the_package_under_plugins_is_not_executed_a_second_time() -> None:
