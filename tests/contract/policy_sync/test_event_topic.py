@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.ledger.event_store import EventStore
+from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.policy_sync.events.event import SCHEMA
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION
 from pulsar_fleet.report.metadata import metadata_report
@@ -92,6 +95,28 @@ async def test_a_snapshot_compacts_the_topic_to_one_event_for_each_resource(
         names = [f"Namespaces/{shared}", f"Namespaces/{shared.tenant}/payments", f"Tenants/{shared.tenant}"]
         assert sorted(kept) == sorted(names)
         assert len(written) >= 5 + 2 * len(names)
+
+
+async def test_runs_publish_a_snapshot_after_its_minutes_and_not_before(
+    shared: NamespaceName, exchange: Exchange
+) -> None:
+    await exchange.settle(snapshot_minutes=30)
+    published = {}
+    for minutes in (20, 10):
+        let_pass(exchange, minutes)
+        result = await exchange.run(snapshot_minutes=30)
+        published[minutes] = [tally.published for tally in result.clusters.values()]
+    # Its tenant and both namespaces.
+    assert published == {20: [0, 0], 10: [3, 3]}
+
+
+def let_pass(exchange: Exchange, minutes: int) -> None:
+    """Make the last snapshot of each cluster so much older."""
+    stored = EventStore(Ledger.open(), str(exchange.request.event_topic), "*")
+    last = stored.load(kind="snapshot")
+    assert len(last) == 2
+    older = {key: replace(one, document={"at": one.document["at"] - minutes * 60_000}) for key, one in last.items()}
+    assert stored.save(older)
 
 
 async def _compaction(admin: AdminClient, path: str) -> str:

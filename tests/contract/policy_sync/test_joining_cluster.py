@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.ledger.event_store import EventStore
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
 from pulsar_fleet.policy_sync.events.fleet.members import Members
@@ -139,21 +137,6 @@ async def test_a_follower_sees_that_its_fleet_grows_and_publishes_one_snapshot(
     logs = "".join(log.read_text() for log in records.glob("follower-*.log"))
     assert logs.count("publishes a snapshot for red") == 1
     assert {conflict.rule for conflict in recorded().values()} == {Rule.JOINED}
-
-
-async def test_scheduled_runs_publish_a_snapshot_as_often_as_followers(exchange: Exchange) -> None:
-    await exchange.run()
-    silent = await exchange.run()
-    # An hour later.
-    stored = EventStore(Ledger.open(), str(exchange.request.event_topic), "*")
-    last = {key: entry for key, entry in stored.load().items() if key[0] == "snapshot"}
-    assert len(last) == 2
-    earlier = {key: replace(entry, document={"at": entry.document["at"] - 3_600_000}) for key, entry in last.items()}
-    assert stored.save(earlier)
-    due = await exchange.run()
-    assert [tally.published for tally in silent.clusters.values()] == [0, 0]
-    assert all(tally.published >= 2 for tally in due.clusters.values()), due
-    assert [tally.written for tally in due.clusters.values()] == [0, 0]
 
 
 async def test_a_joining_cluster_creates_nothing_whose_deletion_waits_elsewhere(

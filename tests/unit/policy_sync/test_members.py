@@ -57,6 +57,11 @@ def test_a_ledger_that_missed_the_join_publishes_one_snapshot_for_it(members: Me
     assert not members.joins("red")
 
 
-def test_periodic_snapshots_are_due_an_interval_after_the_first_call(members: Members) -> None:
-    times = (NOW, NOW + 999, NOW + 1000, NOW + 1001, NOW + 2000)
-    assert [members.periodic_snapshot_is_due("blue", 1000, now) for now in times] == [False, False, True, False, True]
+def test_periodic_snapshots_are_due_these_minutes_after_the_first_call(members: Members) -> None:
+    times = (NOW, NOW + 89_999, NOW + 90_000, NOW + 90_001, NOW + 180_000)
+    assert [members.periodic_snapshot_is_due("blue", 1.5, now) for now in times] == [False, False, True, False, True]
+
+
+def test_with_zero_minutes_no_periodic_snapshot_is_ever_due(members: Members) -> None:
+    times = (NOW, NOW, NOW + 86_400_000)
+    assert not any(members.periodic_snapshot_is_due("blue", 0, now) for now in times)

@@ -36,8 +36,8 @@ async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool
     _end_joining(participant, tally)
     now = (await participant.measure_clock()).now()
     new = _grow(participant, tally, now)
-    interval_ms = participant.request.snapshot_minutes * 60_000
-    periodic = interval_ms and participant.members.periodic_snapshot_is_due(participant.own, interval_ms, now)
+    minutes = participant.request.snapshot_minutes
+    periodic = participant.members.periodic_snapshot_is_due(participant.own, minutes, now)
     snapshot = bool(snapshot or new or periodic) and not participant.joins
     tally.read_clock(await participant.measure_clock(), participant.own)
     calls = participant.scan_admin.calls

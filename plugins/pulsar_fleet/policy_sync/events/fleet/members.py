@@ -13,7 +13,8 @@ from pulsar_fleet.ledger.ledger import Ledger
 
 _FLEET = "*"
 _MEMBER, _SNAPSHOT = "member", "snapshot"
-_CLAIM_MS = 120_000
+_MINUTE_MS = 60_000
+_CLAIM_MS = 2 * _MINUTE_MS
 """After this time a snapshot counts as given up: its process was killed."""
 
 
@@ -92,11 +93,17 @@ class Members:
             return False
         return self._save(own, row, replace(row.member, equal=True))
 
-    def periodic_snapshot_is_due(self, own: str, interval_ms: float, now: int) -> bool:
-        """Whether the last snapshot of a cluster is that long ago; the first call begins the interval."""
+    def periodic_snapshot_is_due(self, own: str, minutes: float, now: int) -> bool:
+        """Whether the last snapshot of a cluster is that long ago; the first call begins the interval.
+
+        :param minutes: between two snapshots; 0 for none, so that nothing is recorded.
+        :param now: in ms since 1970.
+        """
+        if not minutes:
+            return False
         key, stored = (_SNAPSHOT, own), self._store.load(kind=_SNAPSHOT)
         last = stored.get(key)
-        if last is not None and now - int(last.document["at"]) < interval_ms:
+        if last is not None and now - int(last.document["at"]) < minutes * _MINUTE_MS:
             return False
         version = last.version if last else 0
         return self._store.save({key: StoredDocument(version, {"at": now})}) and last is not None
