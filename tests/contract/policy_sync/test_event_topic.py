@@ -52,8 +52,7 @@ async def test_the_schema_of_the_events_is_registered_and_brokers_refuse_another
     for admin in (on_blue, on_green):
         registered = await admin.get(f"/schemas/{topic.namespace.path}/{topic.local}/schema")
         assert registered["type"] == "AVRO"
-        schema = json.loads(registered["data"])
-        assert [field["name"] for field in schema["fields"]] == [field["name"] for field in SCHEMA["fields"]]
+        assert json.loads(registered["data"]) == SCHEMA
     other = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
     for wrong in (pulsar.schema.StringSchema(), pulsar.schema.AvroSchema(None, schema_definition=other)):
         for connection in exchange.connections:
@@ -61,6 +60,16 @@ async def test_the_schema_of_the_events_is_registered_and_brokers_refuse_another
             with pytest.raises(pulsar.PulsarException, match=r"(?i)incompatibleschema"):
                 client.create_producer(str(topic), schema=wrong)
             client.close()
+
+
+@pytest.mark.cluster
+async def test_every_cluster_compacts_and_keeps_the_events_by_policy(
+    on_blue: AdminClient, on_green: AdminClient, exchange: Exchange
+) -> None:
+    for admin in (on_blue, on_green):
+        policies = await admin.namespace(exchange.request.event_topic.namespace) or {}
+        assert policies["compaction_threshold"] == 1_048_576
+        assert policies["retention_policies"] == {"retentionTimeInMinutes": 10_080, "retentionSizeInMB": 512}
 
 
 @pytest.mark.long

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
+from pulsar_fleet.policy_sync.events.event import (
+    SCHEMA,
+    EventType,
+    MetadataChangeEvent,
+    ResourceType,
+    reason_to_refuse,
+)
 from pulsar_fleet.policy_sync.events.last_updated import stale_properties
 from pulsar_fleet.policy_sync.events.ordering.conflicts import conflicts_of, kept_edit_conflict
 from pulsar_fleet.policy_sync.events.ordering.updates import Order, accepted_updates, is_newer, lost_edits, outstanding
@@ -415,6 +421,20 @@ def event(name: str = "acme/orders", at: int = 1, cluster: str = "blue", **chang
 def test_an_event_survives_its_message(data: Json) -> None:
     sent = event(data=data)
     assert MetadataChangeEvent.decode(sent.encode()) == sent
+
+
+def test_the_avro_schema_is_the_one_that_event_topics_have() -> None:
+    kinds = {"EventType": ["Created", "Modified", "Deleted"], "ResourceType": ["Tenants", "Namespaces", "Topics"]}
+    event_type, resource_type = ({"type": "enum", "name": name, "symbols": kinds[name]} for name in kinds)
+    fields = [
+        {"name": "type", "type": event_type},
+        {"name": "resource", "type": resource_type},
+        {"name": "resourceName", "type": "string"},
+        {"name": "data", "type": ["null", "bytes"], "default": None},
+        {"name": "sourceCluster", "type": "string"},
+        {"name": "updateTime", "type": "long"},
+    ]
+    assert {"type": "record", "name": "MetadataChangeEvent", "namespace": "pulsar_fleet", "fields": fields} == SCHEMA
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"{}", b"\xff" * 40, event().encode()[:-9]])
