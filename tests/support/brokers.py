@@ -23,10 +23,20 @@ async def topic_served_by(admin: AdminClient, owner: str) -> TopicName:
     await admin.put_namespace(name, {"replication_clusters": [own], "bundles": bundles})
     topic = TopicName(name, "events")
     await admin.create_topic(topic)
-    bundle = f"{name.path}/0x00000000_0xffffffff"
+    await serve_from(admin, topic, owner)
+    return topic
+
+
+async def serve_from(admin: AdminClient, topic: TopicName, owner: str) -> None:
+    """Let a broker (`host:port`) own the bundle of a topic or partition."""
+    bundle = f"{topic.namespace.path}/{await admin.bundle(topic)}"
     async with asyncio.timeout(60):
         # A busy cluster may give it to another broker than the one that is asked for.
-        while bundle not in await admin.get(f"/brokers/{own}/{owner}/ownedNamespaces"):
+        while bundle not in await bundles_of(admin, owner):
             await admin.put(f"/namespaces/{bundle}/unload", destinationBroker=owner)
             await admin.stats(topic)
-    return topic
+
+
+async def bundles_of(admin: AdminClient, owner: str) -> set[str]:
+    """The bundles that a broker owns, each as `tenant/namespace/begin_end`."""
+    return set(await admin.get(f"/brokers/{await admin.cluster_name()}/{owner}/ownedNamespaces"))

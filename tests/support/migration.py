@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pulsar
-
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -132,7 +131,7 @@ async def make(blue: ClusterConnection, green: ClusterConnection, name: Namespac
 
 
 def publish(connection: ClusterConnection, topic: TopicName, messages: Sequence[NumberedMessage]) -> None:
-    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client = open_client(connection)
     try:
         producer = client.create_producer(str(topic))
         for message in messages:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import pulsar
 import pytest
 from tests.support.balancer import Balancer
-from tests.support.migration import forget_migrations
+from tests.support.brokers import bundles_of, serve_from
+from tests.support.migration import forget_migrations, make, migration
 from tests.support.snapshots import record
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -25,8 +26,9 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.protocol import frames
 from pulsar_fleet.messages.protocol.lookup import Brokers
-from pulsar_fleet.migration.artefacts import FINDINGS
+from pulsar_fleet.migration.artefacts import CUT_OVER, FINDINGS
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.lease import held as held_by
@@ -318,3 +320,24 @@ async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer
                 await check_gates(sides, run, [name], None)
             off = {finding.resource for finding in findings(run) if finding.id == "migration-check-off"}
             assert off == {f"broker {second} of wide"}
+
+
+async def test_bundles_on_a_broker_that_does_not_check_move_to_one_that_does(
+    wide: Sandbox, green: ClusterConnection, new_namespace: Callable[[], NamespaceName], tmp_path: Path
+) -> None:
+    moving = migration(reach(wide), green, new_namespace(), tmp_path)
+    (move,) = moving.moves.moves
+    checking, other = (urlsplit(url).netloc for url in wide["wide"].admin_urls)
+    await make(reach(wide), green, move.namespace)
+    async with AdminClient(reach(wide)) as on_wide:
+        for partition in move.partitions:
+            await serve_from(on_wide, partition, other)
+        await moving.freeze_blue()
+        await moving.switch()
+        bundles = {f"{move.namespace.path}/{await on_wide.bundle(partition)}" for partition in move.partitions}
+        assert bundles <= await bundles_of(on_wide, checking)
+        assert await unterminated_partitions(on_wide, move) == ()
+        assert (await on_wide.namespace(move.namespace) or {})["migrated"]
+        await moving.restore_blue()
+    moved = moving.run.stored(CUT_OVER)[str(move.namespace)]["moved_bundles"]
+    assert {f"{move.namespace.path}/{bundle}" for bundle in moved} == bundles
