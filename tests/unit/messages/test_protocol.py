@@ -64,6 +64,7 @@ def command_of(frame: bytes) -> api.BaseCommand:
             "18002003280240004a1608ffffffffffffffffff0110ffffffffffffffffff01"
             "58017800",
         ),
+        (wire.create_producer(2, 3, TOPIC), "000000200000001c08052a180a1270657273697374656e743a2f2f612f622f6310031802"),
         (wire.flow(3, 1000), "0000000d00000009080b5a05080310e807"),
         (wire.close_consumer(4, 3), "0000000d00000009081082010408031004"),
         (wire.consumer_stats(5, 3), "0000000d000000090819ca010408052003"),
@@ -76,6 +77,7 @@ def command_of(frame: bytes) -> api.BaseCommand:
         "lookup",
         "subscribe",
         "subscribe compacted",
+        "producer",
         "flow",
         "close",
         "statistics",

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.drain_states import EVENTS, FIRST, SECOND, move_of, seen, stats
 
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.drain.forecast import MAX_SAMPLES, Forecast, Sample, forecast, forecast_error, keep
 from pulsar_fleet.migration.drain.progress import (
     DrainProgress,
@@ -18,7 +19,14 @@ from pulsar_fleet.migration.drain.progress import (
     is_drained,
     summary,
 )
-from pulsar_fleet.migration.drain.state import REREAD_SECONDS, SCHEDULE, DrainState, NamespaceState, SideState
+from pulsar_fleet.migration.drain.state import (
+    REREAD_SECONDS,
+    SCHEDULE,
+    DrainState,
+    Entrance,
+    NamespaceState,
+    SideState,
+)
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.partition_state import Absence, read_loaded
 
@@ -162,6 +170,24 @@ def test_the_state_of_the_monitor_survives_its_process() -> None:
     assert namespace.rates == {"billing": 2.0}
     watch = DrainState(namespaces={"acme/orders": namespace}, outages={"blue b:1": 3.0}, restarted={"b:2"})
     assert DrainState.from_json(watch.to_json()) == watch
+
+
+@pytest.mark.parametrize(
+    ("entrance", "fenced"),
+    [(Entrance.OPEN, set()), (Entrance.FENCED, {FIRST, SECOND}), (Entrance.UNKNOWN, {FIRST})],
+)
+def test_a_probe_that_learned_nothing_leaves_a_topic_what_it_was(entrance: Entrance, fenced: set[TopicName]) -> None:
+    namespace = NamespaceState.begin(0.0)
+    namespace.fenced = {FIRST}
+    namespace.add_probe([FIRST, SECOND], {FIRST: entrance, SECOND: entrance}, 60.0)
+    assert (namespace.fenced, namespace.probed) == (fenced, 60.0)
+
+
+def test_a_topic_that_was_not_probed_stays_fenced_while_it_is_suspect() -> None:
+    namespace = NamespaceState.begin(0.0)
+    namespace.fenced = {FIRST, SECOND}
+    namespace.add_probe([FIRST], {}, 60.0)
+    assert namespace.fenced == {FIRST}
 
 
 def test_a_brokers_list_is_read_for_the_wanted_topics_alone() -> None:

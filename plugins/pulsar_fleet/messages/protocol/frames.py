@@ -1,4 +1,4 @@
-"""Frames of Pulsar's binary protocol: the few commands that reading and acknowledging need, as bytes (pure).
+"""Frames of Pulsar's binary protocol: the few commands that reading, acknowledging and probing need, as bytes (pure).
 
 A frame is its size, the size of its command, the command (a protobuf), and for a message the stored entry after it.
 """
@@ -124,6 +124,12 @@ def join_subscription(
         force_topic_creation=False,
     )
     return frame(api.SUBSCRIBE, subscribe=command)
+
+
+def create_producer(request: int, producer: int, topic: str) -> bytes:
+    """A producer without a name and a schema; the broker closes it with the connection."""
+    command = api.CommandProducer(topic=topic, producer_id=producer, request_id=request)
+    return frame(api.PRODUCER, producer=command)
 
 
 def acknowledge(request: int, consumer: int, positions: Iterable[Position]) -> bytes:

@@ -12,12 +12,14 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONNECT: _ClassVar[Kind]
     CONNECTED: _ClassVar[Kind]
     SUBSCRIBE: _ClassVar[Kind]
+    PRODUCER: _ClassVar[Kind]
     MESSAGE: _ClassVar[Kind]
     ACK: _ClassVar[Kind]
     FLOW: _ClassVar[Kind]
     SUCCESS: _ClassVar[Kind]
     ERROR: _ClassVar[Kind]
     CLOSE_CONSUMER: _ClassVar[Kind]
+    PRODUCER_SUCCESS: _ClassVar[Kind]
     PING: _ClassVar[Kind]
     PONG: _ClassVar[Kind]
     LOOKUP: _ClassVar[Kind]
@@ -35,17 +37,20 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AUTHENTICATION: _ClassVar[ServerError]
     AUTHORIZATION: _ClassVar[ServerError]
+    SERVICE_NOT_READY: _ClassVar[ServerError]
     TOPIC_NOT_FOUND: _ClassVar[ServerError]
     TOPIC_TERMINATED: _ClassVar[ServerError]
 CONNECT: Kind
 CONNECTED: Kind
 SUBSCRIBE: Kind
+PRODUCER: Kind
 MESSAGE: Kind
 ACK: Kind
 FLOW: Kind
 SUCCESS: Kind
 ERROR: Kind
 CLOSE_CONSUMER: Kind
+PRODUCER_SUCCESS: Kind
 PING: Kind
 PONG: Kind
 LOOKUP: Kind
@@ -60,14 +65,16 @@ ACK_RESPONSE: Kind
 TOPIC_MIGRATED: Kind
 AUTHENTICATION: ServerError
 AUTHORIZATION: ServerError
+SERVICE_NOT_READY: ServerError
 TOPIC_NOT_FOUND: ServerError
 TOPIC_TERMINATED: ServerError
 
 class BaseCommand(_message.Message):
-    __slots__ = ("type", "connect", "subscribe", "message", "ack", "flow", "success", "error", "close_consumer", "pong", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "get_last_message_id", "get_last_message_id_response", "auth_response", "ack_response")
+    __slots__ = ("type", "connect", "subscribe", "producer", "message", "ack", "flow", "success", "error", "close_consumer", "pong", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "get_last_message_id", "get_last_message_id_response", "auth_response", "ack_response")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +93,7 @@ class BaseCommand(_message.Message):
     type: int
     connect: CommandConnect
     subscribe: CommandSubscribe
+    producer: CommandProducer
     message: CommandMessage
     ack: CommandAck
     flow: CommandFlow
@@ -101,7 +109,7 @@ class BaseCommand(_message.Message):
     get_last_message_id_response: CommandGetLastMessageIdResponse
     auth_response: CommandAuthResponse
     ack_response: CommandAckResponse
-    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., ack: _Optional[_Union[CommandAck, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookupTopic, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupTopicResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., auth_response: _Optional[_Union[CommandAuthResponse, _Mapping]] = ..., ack_response: _Optional[_Union[CommandAckResponse, _Mapping]] = ...) -> None: ...
+    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., producer: _Optional[_Union[CommandProducer, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., ack: _Optional[_Union[CommandAck, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookupTopic, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupTopicResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., auth_response: _Optional[_Union[CommandAuthResponse, _Mapping]] = ..., ack_response: _Optional[_Union[CommandAckResponse, _Mapping]] = ...) -> None: ...
 
 class CommandConnect(_message.Message):
     __slots__ = ("client_version", "auth_data", "protocol_version", "auth_method_name", "proxy_to_broker_url", "feature_flags")
@@ -228,6 +236,16 @@ class MessageIdData(_message.Message):
     entry_id: int
     batch_index: int
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
+
+class CommandProducer(_message.Message):
+    __slots__ = ("topic", "producer_id", "request_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    producer_id: int
+    request_id: int
+    def __init__(self, topic: _Optional[str] = ..., producer_id: _Optional[int] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class CommandAck(_message.Message):
     __slots__ = ("consumer_id", "ack_type", "message_id", "request_id")

@@ -85,7 +85,7 @@ class DrainFacts:
     :param owners: partition → (broker, bundle) that served it on blue right after the cutover.
     :param flagged: whether blue's namespace has the flag; `redirected`: whether the stored address is the run's.
     :param green_exists: whether green's namespace exists.
-    :param fenced: partitions that a new producer could not enter just now.
+    :param fenced: partitions whose broker refuses every new producer, see `Entrance`.
     :param roles_without_permission: roles with permissions on blue that they lack on green.
     :param unreachable: broker, as `cluster host:port` → seconds of its outage.
     :param live: blue's brokers that answer.

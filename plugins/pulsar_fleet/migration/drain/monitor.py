@@ -20,7 +20,7 @@ from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, detect_incident
 from pulsar_fleet.migration.drain.forecast import forecast
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident
 from pulsar_fleet.migration.drain.permissions import missing_grants
-from pulsar_fleet.migration.drain.poll import LoadedPartitions, list_loaded, probe_fenced, read_partitions
+from pulsar_fleet.migration.drain.poll import LoadedPartitions, list_loaded, probe_producers, read_partitions
 from pulsar_fleet.migration.drain.progress import DrainProgress, drain_progress, has_arrived, is_drained, summary
 from pulsar_fleet.migration.drain.state import DrainState, NamespaceState, SideState
 from pulsar_fleet.migration.model import Move
@@ -171,7 +171,7 @@ class DrainMonitor:
         if len(namespace.blue.confirmed) == len(namespace.green.confirmed) == len(move.partitions):
             namespace.ended = now
         if self.probing and (suspects := self._suspects(move, now)):
-            namespace.probed, namespace.fenced = now, set(await probe_fenced(self.blue.connection, suspects))
+            namespace.add_probe(suspects, await probe_producers(self.blue.connection, suspects), now)
         facts = self._facts(move, now, live)
         if namespace.ended is None and facts.seconds >= ARRIVAL_SECONDS and now - namespace.checked >= CHECK_SECONDS:
             namespace.checked = now

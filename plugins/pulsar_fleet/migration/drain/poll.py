@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -11,18 +12,23 @@ from urllib.parse import urlsplit
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
-from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
+from pulsar_fleet.messages.protocol.connection import WireConnection
+from pulsar_fleet.messages.protocol.lookup import Brokers
+from pulsar_fleet.migration.drain.state import Entrance
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, read_loaded
 from pulsar_fleet.migration.unread_brokers import brokers_to_ask
 
 log = logging.getLogger(__name__)
 
 MAX_PROBES = 5
-"""Topics probed at a time: each takes a client's time-out."""
-_PROBE_SECONDS = 8
+"""Topics probed at a time: a fenced one takes a thread for 8 s."""
+_PROBE_SECONDS = 8.0
+_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +99,48 @@ def _state(topic: TopicName, result: TopicStats | FleetError, at: float) -> Part
     return PartitionState(at=at, close=True, absence=absence)
 
 
-async def probe_fenced(blue: ClusterConnection, topics: Collection[TopicName]) -> frozenset[TopicName]:
-    """Those of the first few topics that a new producer cannot enter within 8 s; nothing is written."""
+async def probe_producers(
+    blue: ClusterConnection, topics: Collection[TopicName], seconds: float = _PROBE_SECONDS
+) -> dict[TopicName, Entrance]:
+    """Whether the first few topics let a new producer in; nothing is written.
+
+    :param seconds: how long a topic must refuse it: one that is moved to another broker is fenced for a moment.
+    """
     probed = list(topics)[:MAX_PROBES]
-    results = await asyncio.gather(*(asyncio.to_thread(_is_fenced, blue, topic) for topic in probed))
-    return frozenset(topic for topic, fenced in zip(probed, results, strict=True) if fenced)
+    entrances = await asyncio.gather(*(asyncio.to_thread(_probe, blue, topic, seconds) for topic in probed))
+    return dict(zip(probed, entrances, strict=True))
 
 
-def _is_fenced(blue: ClusterConnection, topic: TopicName) -> bool:
-    import pulsar
+def _probe(blue: ClusterConnection, topic: TopicName, seconds: float) -> Entrance:
+    """Ask the broker that serves the topic, whose answer is exact.
 
-    client = open_client(blue, _PROBE_SECONDS)
+    The client library has one time-out for a fenced topic, for refused credentials, and for a broker of this cluster
+    or of the one that it redirects to that does not answer.
+    """
+    brokers, end = Brokers(blue, timeout_seconds=_PROBE_SECONDS), time.monotonic() + seconds
     try:
-        client.create_producer(str(topic)).close()
-    except (pulsar.Timeout, pulsar.ServiceUnitNotReady):
-        return True
-    except pulsar.PulsarException:
-        # Refused for another reason, such as its schema: the broker answered, so the topic is not fenced.
-        return False
+        while (entrance := _enter(brokers.serving(str(topic)), topic)) is Entrance.FENCED and time.monotonic() < end:
+            time.sleep(_AGAIN_SECONDS)
+    except FleetError as error:
+        log.warning("%s: whether it is fenced is not known: %s", topic, error)
+        return Entrance.UNKNOWN
     finally:
-        client.close()
-    return False
+        brokers.close()
+    return entrance
+
+
+def _enter(broker: WireConnection, topic: TopicName) -> Entrance:
+    """The broker checks for a fence before anything else of the topic but its schema; it closes the producer with the
+    connection.
+    """
+    broker.send(wire.create_producer(broker.next_id(), broker.next_id(), str(topic)))
+    frame = broker.next_frame(_PROBE_SECONDS)
+    answer = broker.command(frame) if frame else api.BaseCommand()
+    code, reason = answer.error.error, answer.error.message
+    if answer.type in (api.PRODUCER_SUCCESS, api.TOPIC_MIGRATED) or code == api.TOPIC_TERMINATED:
+        return Entrance.OPEN
+    # The broker has the same code for a topic that it does not serve.
+    if code == api.SERVICE_NOT_READY and b"TopicFenced" in reason:
+        return Entrance.FENCED
+    log.warning("%s: whether it is fenced is not known: %s", topic, reason.decode(errors="replace") or "no answer")
+    return Entrance.UNKNOWN

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -20,6 +21,16 @@ decides."""
 REREAD_SECONDS = 30.0
 STALE_SECONDS = 130.0
 """Brokers renew their lists every minute: what is in neither of two has no statistics at all."""
+
+
+class Entrance(StrEnum):
+    """Whether a topic on blue lets a new producer in, by what its broker says."""
+
+    OPEN = "open"
+    """It does, or the broker sends it to green, or refuses it only because the topic is terminated."""
+    FENCED = "fenced"
+    UNKNOWN = "unknown"
+    """No broker has said anything about a fence: it did not answer, or refused for another reason."""
 
 
 @dataclass(slots=True)
@@ -85,8 +96,8 @@ class NamespaceState(Document):
     :param started: when monitoring started; `ended`: when the namespace was done.
     :param checked: when flag, address and permissions were last read.
     :param first_backlogs: `Backlog.key` → its first sample; `last_backlogs`: its last one.
-    :param probed: when topics whose producers are missing were last probed; `fenced`: those that the probe could not
-        enter.
+    :param probed: when topics whose producers are missing were last probed; `fenced`: those that were fenced when a
+        probe last learned it.
     :param owners: partition → (broker, bundle) that served it on blue first.
     :param incidents: id → the incident at its last poll, with `first` and `last` time, and `outcome`.
     """
@@ -124,6 +135,13 @@ class NamespaceState(Document):
         if latest is not None:
             self.forecasts = (*self.forecasts[-199:], latest)
         return latest
+
+    def add_probe(self, suspects: Collection[TopicName], entrances: Mapping[TopicName, Entrance], now: float) -> None:
+        """Keep which suspects are fenced; one of which the probe learned nothing stays what it was."""
+        before, self.probed = self.fenced, now
+        probed = {topic: entrances.get(topic, Entrance.UNKNOWN) for topic in suspects}
+        self.fenced = {topic for topic, entrance in probed.items() if entrance is Entrance.FENCED}
+        self.fenced |= {topic for topic in before if probed.get(topic) is Entrance.UNKNOWN}
 
     def record_incidents(self, incidents: Iterable[Incident], now: float) -> None:
         """Keep each incident with the times of its first and last poll; one that is no longer detected is over."""
