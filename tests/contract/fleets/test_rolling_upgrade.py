@@ -1,8 +1,13 @@
-"""The brokers of the new cluster are upgraded one after the other while each procedure runs."""
+"""The brokers of the new cluster are upgraded one after the other while each procedure runs.
+
+A run need not survive that by itself: a step may fail while a broker restarts, up to the cut-over. These tests prove
+that the procedure ends in the way that its page describes, and that nothing is lost; their logs have the way.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.disturbances import TASKS
 from tests.support.fleets import build_redirectable, connection
 from tests.support.kinds import StartClusters
 from tests.support.outcomes import DONE, check, done, ended, windows
@@ -23,10 +29,13 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
+log = logging.getLogger(__name__)
+
 OLD, NEW = "4.0.7", "4.2.4"
 NAMES = ("blue", "green")
 RATE = 20.0
 TRY_AGAIN = {ExitState.ERROR, ExitState.PARTLY, ExitState.INCONCLUSIVE}
+AFTER_CUT_OVER = {*TASKS[TASKS.index("cut_over") + 1 :], "clean_up_green", "restore_green"}
 KEEP_ALIVE_SECONDS = 30
 """After this time without an answer a client closes its connection."""
 
@@ -86,9 +95,10 @@ def watched(shell: Shell, upgrade: Upgrade, *words: object) -> Said:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("after", ["check_gates", "start_replication", "verify_copy"])
-async def test_a_migration_survives_a_rolling_upgrade_of_green(
+async def test_a_migration_ends_under_a_rolling_upgrade_by_itself_or_resumed(
     fleet: Sandbox, records: Path, new_namespace: Callable[[], NamespaceName], after: str
 ) -> None:
+    """By itself, resumed after a step up to the cut-over failed, or begun again where green has copies twice."""
     live = new_namespace()
     blue, green = (connection(fleet[name]) for name in NAMES)
     shell, upgrade = Shell.between(records, blue, green), Upgrade(fleet, after)
@@ -98,12 +108,12 @@ async def test_a_migration_survives_a_rolling_upgrade_of_green(
         completed = await asyncio.to_thread(watched, shell, upgrade, *words)
         await asyncio.to_thread(upgrade.finish)
         if completed.state != DONE:
-            assert not await is_flagged(blue, live), completed.err
+            await require_untouched(blue, live, completed)
             completed = await asyncio.to_thread(resumed, shell, completed, words)
         if completed.state != DONE:
             # Blue sends a message again that a broker stored and did not confirm before it was stopped.
             assert "the target has more copies than the source" in completed.err, completed.err
-            assert not await is_flagged(blue, live), completed.err
+            await require_untouched(blue, live, completed)
             completed = await asyncio.to_thread(begun_again, shell, completed, words)
         run = ended(completed)
         tally = await asyncio.to_thread(traffic.stop)
@@ -116,9 +126,10 @@ async def test_a_migration_survives_a_rolling_upgrade_of_green(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_failback_survives_a_rolling_upgrade_of_green(
+async def test_a_failback_ends_under_a_rolling_upgrade_by_itself_or_resumed(
     fleet: Sandbox, records: Path, new_namespace: Callable[[], NamespaceName]
 ) -> None:
+    """By itself, or resumed after a step up to the cut-over failed."""
     live = new_namespace()
     blue, green = (connection(fleet[name]) for name in NAMES)
     shell, upgrade = Shell.between(records, blue, green), Upgrade(fleet, "check_failback")
@@ -130,7 +141,7 @@ async def test_a_failback_survives_a_rolling_upgrade_of_green(
         completed = await asyncio.to_thread(watched, shell, upgrade, *words)
         await asyncio.to_thread(upgrade.finish)
         if completed.state != DONE:
-            assert not await is_flagged(green, live), completed.err
+            await require_untouched(green, live, completed)
             completed = await asyncio.to_thread(resumed, shell, completed, words)
         run = ended(completed)
         tally = await asyncio.to_thread(traffic.stop)
@@ -198,6 +209,15 @@ async def limit(admin: AdminClient, name: NamespaceName, field: str) -> int | No
 async def is_flagged(cluster: ClusterConnection, name: NamespaceName) -> bool:
     async with AdminClient(cluster) as admin:
         return bool((await admin.namespace(name) or {}).get("migrated"))
+
+
+async def require_untouched(source: ClusterConnection, name: NamespaceName, stopped: Said) -> None:
+    """The run failed in a step up to the cut-over, with a sentence, and no client has been moved."""
+    failed = stopped.document["runs"][0]["failed"] if stopped.out else ["no run yet"]
+    log.warning("the run does not end by itself: %s", ", ".join(failed))
+    assert stopped.state in TRY_AGAIN | {ExitState.REFUSED}, stopped.err
+    assert not set(failed) & AFTER_CUT_OVER, stopped.err
+    assert not await is_flagged(source, name), stopped.err
 
 
 def resumed(shell: Shell, stopped: Said, words: Sequence[object]) -> Said:
