@@ -323,11 +323,11 @@ async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer
 
 
 async def test_bundles_on_a_broker_that_does_not_check_move_to_one_that_does(
-    wide: Sandbox, green: ClusterConnection, new_namespace: Callable[[], NamespaceName], tmp_path: Path
+    wide: Cluster, green: ClusterConnection, new_namespace: Callable[[], NamespaceName], tmp_path: Path
 ) -> None:
     moving = migration(reach(wide), green, new_namespace(), tmp_path)
     (move,) = moving.moves.moves
-    checking, other = (urlsplit(url).netloc for url in wide["wide"].admin_urls)
+    checking, other = (urlsplit(url).netloc for url in wide.admin_urls)
     await make(reach(wide), green, move.namespace)
     async with AdminClient(reach(wide)) as on_wide:
         for partition in move.partitions:

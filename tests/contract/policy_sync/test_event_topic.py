@@ -62,7 +62,6 @@ async def test_the_schema_of_the_events_is_registered_and_brokers_refuse_another
             client.close()
 
 
-@pytest.mark.cluster
 async def test_every_cluster_compacts_and_keeps_the_events_by_policy(
     on_blue: AdminClient, on_green: AdminClient, exchange: Exchange
 ) -> None:
@@ -124,7 +123,7 @@ def let_pass(exchange: Exchange, minutes: int) -> None:
     stored = EventStore(Ledger.open(), str(exchange.request.event_topic), "*")
     last = stored.load(kind="snapshot")
     assert len(last) == 2
-    older = {key: replace(one, document={"at": one.document["at"] - minutes * 60_000}) for key, one in last.items()}
+    older = {key: replace(mark, document={"at": mark.document["at"] - minutes * 60_000}) for key, mark in last.items()}
     assert stored.save(older)
 
 
