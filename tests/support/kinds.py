@@ -28,8 +28,8 @@ _AREA_OF_FOLDER = {
     "messages": "verification",
 }
 _TESTS = Path(__file__).parents[1]
-_CHANGES_A_CLUSTER = re.compile(r"/admin/v2/(clusters|brokers|resource-quotas)/(?!.*pulsar-fleet-probe-)")
-"""A probe of rights names what does not exist."""
+_CHANGES_A_CLUSTER = re.compile(r"/admin/v2/(?:clusters/[^/]+|brokers|resource-quotas)/(?!.*pulsar-fleet-probe-)")
+"""Not: what makes clusters known to each other, which others may have done; a probe, which names what is not there."""
 _SHARED = frozenset({"clusters", "alone", "secured"})
 _SHARING = {
     "alone": ("tests/contract/read_only/",),

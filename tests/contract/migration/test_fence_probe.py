@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import pytest
 from tests.support.event_exchange import becomes
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -12,6 +13,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.drain.poll import probe_producers
 from pulsar_fleet.migration.drain.state import Entrance
+
+pytestmark = pytest.mark.cluster
 
 
 async def test_an_open_a_terminated_and_a_migrated_topic_are_not_fenced(
