@@ -1,4 +1,8 @@
-"""Two clusters as they are reached in real fleets: with tokens, certificates, an issuer, or through one proxy."""
+"""Two clusters as they are reached in real fleets: with tokens, certificates, an issuer, or through one proxy.
+
+Secured ones have one authority and one token secret: an application that blue redirects presents the same credential to
+green and keeps its trust file, and a gate of a migration refuses clusters of two authorities.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +99,7 @@ def _document(extra: dict[str, Any], **fields: str | None) -> str:
 @contextmanager
 def with_tokens(folder: Path) -> Iterator[Fleet]:
     """Tokens and TLS, two brokers each."""
-    with Sandbox.start(folder, clusters=NAMES, secure=True, brokers=2) as sandbox:
+    with Sandbox.start(folder, clusters=NAMES, secure=True, one_authority=True, brokers=2) as sandbox:
         # Applications with and without TLS; which of several brokers stands for the cluster, nobody can guess.
         sides = [
             secured(
@@ -112,7 +116,7 @@ def with_tokens(folder: Path) -> Iterator[Fleet]:
 @contextmanager
 def with_certificates(folder: Path) -> Iterator[Fleet]:
     """Certificates instead of tokens, for HTTP and for messages."""
-    with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox:
+    with Sandbox.start(folder, clusters=NAMES, secure=True, one_authority=True) as sandbox:
         keys = Path(sandbox["blue"].trust_file).parent
         files = {"tls_certificate_file": str(keys / "broker.cert.pem"), "tls_key_file": str(keys / "broker.key.pem")}
         sides = [secured(cluster, link=files, **files) for cluster in sandbox]
@@ -122,7 +126,10 @@ def with_certificates(folder: Path) -> Iterator[Fleet]:
 @contextmanager
 def with_issuer(folder: Path) -> Iterator[Fleet]:
     """Access tokens of an issuer, over TLS."""
-    with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox, issuing(sandbox["blue"].token) as issuer:
+    with (
+        Sandbox.start(folder, clusters=NAMES, secure=True, one_authority=True) as sandbox,
+        issuing(sandbox["blue"].token) as issuer,
+    ):
         key = issuer.key_file(folder)
         link = {"oauth2": OAuth2(key_file=key, issuer_url=issuer.url)}
         sides = [secured(cluster, link=link, oauth2=OAuth2(key_file=key)) for cluster in sandbox]
@@ -137,7 +144,9 @@ def with_passwords(folder: Path) -> Iterator[Fleet]:
     package = "org.apache.pulsar.broker.authentication."
     providers = ",".join(f"{package}AuthenticationProvider{kind}" for kind in ("Token", "Basic"))
     settings = {"authenticationProviders": providers, "basicAuthConf": users.as_uri()}
-    with Sandbox.start(folder, clusters=NAMES, secure=True, settings=dict.fromkeys(NAMES, settings)) as sandbox:
+    with Sandbox.start(
+        folder, clusters=NAMES, secure=True, one_authority=True, settings=dict.fromkeys(NAMES, settings)
+    ) as sandbox:
         link = {"user": "broker", "password": PASSWORD}
         sides = [secured(cluster, link=link, user="admin", password=PASSWORD) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=(PASSWORD, base64.b64encode(f"admin:{PASSWORD}".encode()).decode()))

@@ -62,6 +62,7 @@ class Sandbox:
         version: str | Mapping[str, str] = DEFAULT_VERSION,
         brokers: int = 1,
         secure: bool = False,
+        one_authority: bool = False,
         settings: Settings | None = None,
         port_base: int | None = None,
         progress: Progress = log_progress,
@@ -72,6 +73,8 @@ class Sandbox:
 
         :param folder: for configuration, logs, keys and data; created if missing.
         :param version: Pulsar's, or one per cluster name.
+        :param secure: with TLS, tokens and authorization; each cluster has an authority and a token secret of its own.
+        :param one_authority: with the same ones, as applications need that are redirected to another cluster.
         :param settings: broker configuration on top of the sandbox's, per cluster name.
         :param port_base: use this port and those that follow; without it, any free ones.
         :raises InvalidRequest: a name, version or setting that cannot be, or data of other clusters in the folder.
@@ -100,6 +103,8 @@ class Sandbox:
             versions = {*request.versions.values(), *(recorded.versions if recorded else ())}
             runtimes = {number: Runtime(java, jars_for(number, progress)) for number in versions}
             sandbox = cls(folder=place, layout=request.lay_out(recorded), runtimes=runtimes)
+            if secure and one_authority:
+                security.share(place / "security", clusters)
             sandbox._launch(progress, may_move=port_base is None)
         return sandbox
 
@@ -190,7 +195,8 @@ class Sandbox:
 
     def _launch(self, progress: Progress, *, may_move: bool) -> None:
         if self.layout.secure:
-            security.create(self.folder / "security")
+            for layout in self.layout.clusters:
+                security.create(self.folder / "security" / layout.name)
         self._write_state()
         began = time.monotonic()
         abandoned = Event()
@@ -237,7 +243,7 @@ class Sandbox:
         return self._clusters[cluster.name]
 
     def _cluster(self, layout: ClusterLayout) -> Cluster:
-        keys = self.folder / "security" if self.layout.secure else None
+        keys = self.folder / "security" / layout.name if self.layout.secure else None
         return Cluster(folder=self.folder / layout.name, layout=layout, security_folder=keys)
 
     def _write_state(self) -> None:

@@ -26,6 +26,8 @@ VALID = datetime.timedelta(days=3650)
 def create(folder: Path) -> None:
     """Write one authority, one broker certificate for all hosts, one token secret and a token for every role.
 
+    Each cluster has a folder of its own, so that a credential or a trust file of another cluster is refused.
+
     Complete or absent: a second call leaves what is there alone.
     """
     if folder.exists():
@@ -33,7 +35,7 @@ def create(folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     partial.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key = _private_key()
-    authority = _certificate("sandbox-authority", authority_key, signed_by=None)
+    authority = _certificate(f"authority-of-{folder.name}", authority_key, signed_by=None)
     broker_key = _private_key()
     broker = _certificate("broker", broker_key, signed_by=(authority, authority_key), hosts=HOSTS)
     secret = secrets.token_bytes(32)
@@ -44,6 +46,17 @@ def create(folder: Path) -> None:
     for role in ROLES:
         _write(partial / f"{role}.jwt", jwt.encode({"sub": role}, secret, "HS256").encode())
     partial.rename(folder)
+
+
+def share(folder: Path, clusters: Sequence[str]) -> None:
+    """Give these clusters the files of the first one, so that what opens one of them opens all; a second call does
+    nothing.
+    """
+    first, *others = clusters
+    create(folder / first)
+    for other in others:
+        if not (folder / other).exists():
+            (folder / other).symlink_to(first)
 
 
 def token(folder: Path, role: str) -> str:

@@ -830,7 +830,7 @@ async def test_the_address_of_a_broker_is_asked_behind_a_balancer_of_another_one
 async def test_a_broker_is_unknown_behind_a_proxy_that_follows_redirects(
     secured: Cluster,
 ) -> None:
-    security = secured.folder.parent / "security"
+    security = Path(secured.trust_file).parent
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(security / "broker.cert.pem", security / "broker.key.pem")
     async with (
@@ -875,7 +875,7 @@ async def test_a_foreign_host_is_refused(secured: Cluster) -> None:
 
 
 async def test_a_redirect_from_https_to_http_is_refused(secured: Cluster) -> None:
-    security = secured.folder.parent / "security"
+    security = Path(secured.trust_file).parent
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(security / "broker.cert.pem", security / "broker.key.pem")
     async with (
@@ -1048,7 +1048,7 @@ async def test_entries_are_read_over_tls_from_the_broker_that_has_them(secured: 
 
 
 async def test_a_client_certificate_is_enough_to_read_entries(secured: Cluster, filled: Range) -> None:
-    security = secured.folder.parent / "security"
+    security = Path(secured.trust_file).parent
     certificate = {
         "tls_certificate_file": str(security / "broker.cert.pem"),
         "tls_key_file": str(security / "broker.key.pem"),
@@ -1060,7 +1060,7 @@ async def test_a_client_certificate_is_enough_to_read_entries(secured: Cluster, 
 async def test_a_broker_that_asks_for_new_credentials_keeps_the_connection(
     secured: Cluster, filled: Range, tmp_path: Path
 ) -> None:
-    secret = (secured.folder.parent / "security" / "secret.key").read_bytes()
+    secret = (Path(secured.trust_file).parent / "secret.key").read_bytes()
     kept = tmp_path / "token"
     # Long enough for a connection to a busy broker.
     kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 4}, secret, "HS256"))

@@ -24,7 +24,14 @@ from pulsar_fleet.cluster.admin.clock_skew import measure_peer_clock_skew
 from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PreconditionFailed, Unauthenticated, Unavailable
+from pulsar_fleet.cluster.errors import (
+    BrokerCredentials,
+    NotAllowed,
+    PermissionDenied,
+    PreconditionFailed,
+    Unauthenticated,
+    Unavailable,
+)
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.oauth2 import OAuth2
@@ -82,11 +89,22 @@ def reach(cluster: Cluster, role: str) -> ClusterConnection:
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_a_broker_that_denies_a_call_tells_its_time(secure: Sandbox, over_tls: bool) -> None:
     east, west = secure["east"], secure["west"]
-    trusting = replace(reach(east, "admin"), tls_trust_file=east.trust_file)
+    trusting = replace(reach(east, "admin"), tls_trust_file=west.trust_file)
     skew = await measure_peer_clock_skew(trusting, west.admin_url_tls if over_tls else west.admin_url)
     assert abs(skew.ahead) <= 2 * skew.uncertainty < 4
     with pytest.raises(Unavailable, match="does not tell its time"):
         await measure_peer_clock_skew(trusting, "http://localhost:1")
+
+
+async def test_a_credential_and_a_trust_file_of_another_cluster_are_refused(secure: Sandbox) -> None:
+    own, theirs = reach(secure["east"], "admin"), secure["west"]
+    async with AdminClient(replace(own, token=theirs.token("admin"))) as admin:
+        with pytest.raises(Unauthenticated):
+            await admin.cluster_name()
+    over_tls = replace(own, admin_url=secure["east"].admin_url_tls, tls_trust_file=theirs.trust_file)
+    async with AdminClient(over_tls) as admin:
+        with pytest.raises(PermissionDenied, match="is not trusted"):
+            await admin.cluster_name()
 
 
 @pytest.fixture
@@ -227,7 +245,7 @@ async def test_the_three_refusals_are_three_sentences(estate: Sandbox) -> None:
             await limited.tenants()
     async with AdminClient(reach(east, "admin")) as admin:
         await admin.create_partitioned_topic(events := TopicName(FOREIGN, "events"), 2)
-        keys = estate.folder / "security" / "broker.jwt"
+        keys = estate.folder / "security" / "east" / "broker.jwt"
         good = keys.read_text()
         keys.write_text("bad")
         try:

@@ -250,7 +250,7 @@ def test_a_secure_cluster_takes_messages_over_tls(secure: Sandbox) -> None:
 
 
 def test_keys_and_tokens_are_for_their_owner_only(secure: Sandbox) -> None:
-    assert {file.stat().st_mode & 0o077 for file in (secure.folder / "security").iterdir()} == {0}
+    assert {file.stat().st_mode & 0o077 for file in (secure.folder / "security" / "safe").iterdir()} == {0}
 
 
 def test_a_role_that_is_not_there_is_named(secure: Sandbox) -> None:
