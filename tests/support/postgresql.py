@@ -23,7 +23,8 @@ _ACCOUNT = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 @contextmanager
 def server() -> Iterator[Callable[[], str]]:
     """A running server; each call creates an empty database and returns its URL for SQLAlchemy."""
-    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    # The path of a socket has at most 107 characters, and every user may enter this folder.
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-", dir="/tmp"))
     shutil.chown(folder, _ACCOUNT)
     programs = _programs(folder) / "bin"
 
