@@ -73,7 +73,7 @@ check: lint ## What to run before each commit: lint and unit tests, without a cl
 	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "unit and not long" --ignore=tests/bench --ignore=tests/browser
 
 .PHONY: test
-test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 8 minutes
+test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 10 to 15 minutes
 	@$(TWICE) $(CLUSTERS) -m "not long"
 
 .PHONY: test-ui
