@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of
 from pulsar_fleet.airflow.queues.pulsar import PulsarMessageQueueProvider
+from pulsar_fleet.airflow.triggers import messages
 from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -51,3 +53,15 @@ def test_the_scheme_pulsar_is_this_trigger() -> None:
 def test_unclear_settings_are_refused_when_the_file_is_parsed(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidRequest, match=sentence):
         PulsarMessageTrigger(**{**TOPIC, **settings})
+
+
+async def test_messages_are_acknowledged_after_their_event_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    async def note(what: str) -> None:
+        done.append(what)
+
+    monkeypatch.setattr(messages, "until_persisted", lambda: note("stored"))
+    batch: Any = SimpleNamespace(acknowledge=lambda: note("acknowledged"))
+    await messages._acknowledge_stored(batch)
+    assert done == ["stored", "acknowledged"]

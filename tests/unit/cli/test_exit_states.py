@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from pulsar_fleet.cli import all_commands
+from pulsar_fleet.cli.commands.failover import _state
 from pulsar_fleet.cli.commands.verification import _STATES
 from pulsar_fleet.cli.terminal import MEANINGS, ExitState, Terminal, UsageError
 from pulsar_fleet.cluster.errors import (
@@ -20,6 +21,7 @@ from pulsar_fleet.cluster.errors import (
     PreconditionFailed,
     Unavailable,
 )
+from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast
 from pulsar_fleet.verification.messages.verdict import Verdict
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -74,3 +76,21 @@ def test_a_verdict_ends_with_its_state() -> None:
         Verdict.DIFFERENT: 3,
         Verdict.INCONCLUSIVE: 6,
     }
+
+
+@pytest.mark.parametrize(
+    ("lost", "unknown", "state"),
+    [
+        (0, "", ExitState.DONE),
+        (0, "?", ExitState.INCONCLUSIVE),
+        (1, "", ExitState.DIFFERENT),
+        (1, "?", ExitState.DIFFERENT),
+    ],
+)
+def test_a_forecast_of_a_loss_ends_with_its_state_though_incomplete(lost: int, unknown: str, state: ExitState) -> None:
+    subscription = SubscriptionForecast(subscription="billing", lost=Lost(absent=lost))
+    topics = (
+        TopicForecast(topic="persistent://acme/orders/a", subscriptions=(subscription,)),
+        TopicForecast(topic="persistent://acme/orders/b", unknown=unknown),
+    )
+    assert _state(Forecast(origin="blue", target="green", at="", selection=(), topics=topics)) is state
