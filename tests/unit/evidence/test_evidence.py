@@ -16,9 +16,11 @@ from pulsar_fleet.evidence.document import Evidence
 from pulsar_fleet.evidence.page import evidence_page
 from pulsar_fleet.evidence.verify import verify_file
 from pulsar_fleet.ledger.approval import store_approval
+from pulsar_fleet.ledger.audit import append, check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, NewChange
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.tables import audit, phases
 
 RUN = "migrate_namespaces/manual__1"
 HOSTILE = "acme/</script><script>alert(1)</script>"
@@ -129,6 +131,20 @@ def test_a_ledger_that_was_altered_afterwards_is_found(run: Run, statement: str,
     with run.ledger.engine.begin() as connection:
         connection.execute(sa.text(statement))
     assert problem in "\n".join(verify_file(content, run).problems)
+
+
+def test_an_audit_chain_that_was_written_again_is_found(run: Run) -> None:
+    run.ledger.enter_phase("other", HOSTILE, "prepared")
+    content = files(run)["json"]
+    with run.ledger.engine.begin() as connection:
+        kept = connection.execute(sa.select(audit).where(audit.c.run_id != "other").order_by(audit.c.number)).all()
+        connection.execute(phases.delete().where(phases.c.run_id == "other"))
+        connection.execute(audit.delete())
+        for entry in kept:
+            append(connection, entry.run_id, [(entry.kind, entry.key, entry.content)])
+    assert check_chain(run.ledger.engine).problems == ()
+    (problem,) = verify_file(content, run).problems
+    assert "audit chain has another entry" in problem
 
 
 def test_evidence_is_verified_without_its_ledger_and_says_so(run: Run, elsewhere: Run) -> None:

@@ -64,6 +64,12 @@ def test_what_a_person_must_do_is_said_first(ledger: Ledger) -> None:
     assert text.index("unreachable since 22 min") < text.index('<h2 id="clusters"')
 
 
+@pytest.mark.parametrize(("verdict", "named"), [("different", True), ("inconclusive", True), ("equal", False)])
+def test_what_is_not_proven_equal_is_something_to_do(ledger: Ledger, verdict: str, named: bool) -> None:
+    ledger.record_verdict("verify/1", "acme/orders", verdict=verdict, messages=7, summary="", artefact=None)
+    assert (f"acme/orders ended with {verdict}" in page(ledger)) is named
+
+
 def test_the_newest_phase_and_verdict_of_a_namespace_count(ledger: Ledger) -> None:
     for phase in ("prepared", "finished"):
         ledger.enter_phase(RUN, "acme/orders", phase)

@@ -63,6 +63,15 @@ def test_a_run_that_is_started_again_keeps_its_first_configuration(ledger: Ledge
     assert (run.conf, run.state) == ({"a": 1}, "running")
 
 
+def test_a_run_that_is_resumed_reserves_its_namespaces_again(ledger: Ledger) -> None:
+    ledger.start_run("run", "migrate_namespaces", {})
+    ledger.enter_phase("run", "acme/orders", "prepared")
+    ledger.finish_run("run", "failed")
+    assert ledger.in_migration() == frozenset()
+    ledger.resume_run("run")
+    assert ledger.in_migration() == {"acme/orders"}
+
+
 def test_of_two_processes_that_read_the_same_marks_only_the_faster_writes(ledger: Ledger) -> None:
     faster, slower = (EventStore(ledger, "events", "blue") for _ in range(2))
     first, second = ("namespace", "acme/a"), ("namespace", "acme/b")

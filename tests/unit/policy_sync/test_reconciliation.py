@@ -399,6 +399,17 @@ def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen(records: Path)
     assert kept.choices() == {}
 
 
+def test_a_conflict_that_occurs_again_is_open_and_without_a_choice(records: Path) -> None:
+    kept = store("blue", "green")
+    kept.record_conflicts("first", [CONFLICT])
+    ((conflict_id, _),) = kept.conflicts()
+    kept.choose(conflict_id, "green")
+    kept.resolve_choices([conflict_id])
+    kept.record_conflicts("second", [CONFLICT])
+    assert kept.choices() == {}
+    assert kept.unresolved(TTL) == [(conflict_id, CONFLICT)]
+
+
 def test_settings_that_contradict_each_other_are_refused() -> None:
     params = {
         "selection": [],
