@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.checkpoints import Checkpoints
+from pulsar_fleet.messages.checkpoints import Checkpoints, Recorder
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, Sums, TopicDigest
 from pulsar_fleet.messages.engines.throttle import Throttle, Throttled
@@ -101,6 +101,16 @@ def test_checkpoints_are_gone_once_they_are_not_needed(folder: UPath) -> None:
     kept.remove()
     kept.remove()
     assert kept.load(Side.SOURCE) == {}
+
+
+def test_a_range_that_could_not_be_read_is_read_again_by_the_next_try(folder: UPath) -> None:
+    kept = Checkpoints.next_to(str(folder / "result.json"), b"request")
+    recorder = Recorder(kept, Side.SOURCE)
+    for index, problem in enumerate(("", "the broker did not answer")):
+        part = Range(3, index, "t", Position(5, 0), Position(5, 3), 4, True)
+        recorder.add(part, [DigestRow(3, index, ALL, problem=problem)])
+    recorder.flush()
+    assert kept.load(Side.SOURCE).keys() == {(3, 0)}
 
 
 def test_a_range_without_messages_says_that_it_was_read() -> None:
