@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-
 import pytest
 from tests.support.protobuf_fields import frame, number, text
+from tests.support.wire_broker import CLOSED, CONNECTED, wire_broker
 
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.migration.drain import poll
@@ -17,9 +13,7 @@ from pulsar_fleet.migration.drain.poll import probe_producers
 from pulsar_fleet.migration.drain.state import Entrance
 
 TOPIC = TopicName(NamespaceName("acme", "orders"), "events").partitions(1)[0]
-CONNECTED = frame(api.CONNECTED)
 TAKEN = frame(api.PRODUCER_SUCCESS, number(1, 2))
-CLOSED = b""
 
 
 def refusal(code: int, reason: str) -> bytes:
@@ -29,32 +23,9 @@ def refusal(code: int, reason: str) -> bytes:
 FENCED = refusal(6, "BrokerServiceException$TopicFencedException: Topic is temporarily unavailable")
 
 
-@asynccontextmanager
-async def broker(*answers: bytes, connected: bytes = CONNECTED) -> AsyncIterator[ClusterConnection]:
-    """It serves every topic itself, and answers these to the producers, one after the other."""
-    remaining = iter(answers)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                size = int.from_bytes(await reader.readexactly(4), "big")
-                command = api.BaseCommand.FromString((await reader.readexactly(size))[4:])
-                place = text(1, url) + number(3, 1) + number(4, command.lookup.request_id)
-                kind = {api.CONNECT: connected, api.LOOKUP: frame(api.LOOKUP_RESPONSE, place)}
-                answer = kind.get(command.type) or next(remaining)
-                if answer == CLOSED:
-                    break
-                writer.write(answer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = "pulsar://{}:{}".format(*server.sockets[0].getsockname())
-    async with server:
-        yield ClusterConnection(name="blue", admin_url="http://127.0.0.1:9", service_url=url)
-
-
 async def probed(*answers: bytes, connected: bytes = CONNECTED, seconds: float = 0) -> Entrance:
-    async with broker(*answers, connected=connected) as blue:
+    remaining = iter(answers)
+    async with wire_broker(lambda _: next(remaining), connected=connected) as blue:
         return (await probe_producers(blue, [TOPIC], seconds))[TOPIC]
 
 
@@ -82,7 +53,7 @@ async def test_refused_credentials_say_nothing_about_a_fence() -> None:
 
 
 async def test_a_broker_that_nobody_reaches_says_nothing_about_a_fence() -> None:
-    async with broker() as blue:
+    async with wire_broker(lambda _: CLOSED) as blue:
         pass
     assert await probe_producers(blue, [TOPIC], 0) == {TOPIC: Entrance.UNKNOWN}
 
