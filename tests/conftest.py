@@ -148,9 +148,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         return
     version, names = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION)), ("blue", "green")
     folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
-    with kinds.starting_shared():
-        sandbox = Sandbox.start(folder, clusters=names, version=version, settings=settings)
-    with sandbox:
+    with kinds.start_shared(folder, clusters=names, version=version, settings=settings) as sandbox:
         yield sandbox
 
 
@@ -160,9 +158,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     version = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
     version = version if isinstance(version, str) else version["blue"]
     folder, settings = tmp_path_factory.mktemp("alone"), {"blue": SELDOM}
-    with kinds.starting_shared():
-        sandbox = Sandbox.start(folder, clusters=("blue",), version=version, settings=settings)
-    with sandbox:
+    with kinds.start_shared(folder, clusters=("blue",), version=version, settings=settings) as sandbox:
         yield sandbox
 
 
@@ -172,9 +168,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # Brokers look every second for credentials that have expired.
     settings = {"wide": {"authenticationRefreshCheckSeconds": "1", "transactionCoordinatorEnabled": "true"}}
     folder = tmp_path_factory.mktemp("wide")
-    with kinds.starting_shared():
-        sandbox = Sandbox.start(folder, clusters=("wide",), brokers=2, secure=True, settings=settings)
-    with sandbox:
+    with kinds.start_shared(folder, clusters=("wide",), brokers=2, secure=True, settings=settings) as sandbox:
         yield sandbox["wide"]
 
 

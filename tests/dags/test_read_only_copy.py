@@ -132,7 +132,6 @@ def test_what_a_copy_does_not_have_fails_the_first_task(play: Play, conf: dict[s
     assert words in report(run)
 
 
-@pytest.mark.long
 def test_with_tokens_and_tls_readers_get_everything_and_producers_nothing(
     play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,8 +8,7 @@ starts clusters, a scheduler or a Spark cluster of its own. CONTRIBUTING.md says
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +105,9 @@ class Kinds:
 
         def start_watched(cls: type[Sandbox], folder: Path | str, **options: Any) -> Sandbox:
             self.allow(f"start clusters in {folder}", "fleet")
-            names = options.get("clusters", ("blue", "green"))
-            self.started.extend(names)
-            return start(cls, folder, **options)
+            sandbox: Sandbox = start(cls, folder, **options)
+            self.started += [cluster.name for cluster in sandbox]
+            return sandbox
 
         async def call_watched(http: BrokerHttp, method: str, path: str, **options: Any) -> Any:
             if method != "GET" and _CHANGES_A_CLUSTER.match(path):
@@ -120,12 +119,13 @@ class Kinds:
         for name in ("kill", "restart", "upgrade"):
             patch.setattr(Cluster, name, self._watched(getattr(Cluster, name), name))
 
-    @contextmanager
-    def starting_shared(self) -> Iterator[None]:
-        """What starts here belongs to the worker and not to the test that happens to be the first to use it."""
+    def start_shared(self, folder: Path, **options: Any) -> Sandbox:
+        """Start what belongs to the worker and not to the test that happens to be the first to use it."""
         kind, self.kind = self.kind, ""
-        yield
-        self.kind = kind
+        try:
+            return Sandbox.start(folder, **options)
+        finally:
+            self.kind = kind
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker tells how many clusters it started."""

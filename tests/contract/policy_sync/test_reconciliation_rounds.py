@@ -223,7 +223,6 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind(
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 
-@pytest.mark.long
 async def test_a_cluster_that_was_down_is_identical_in_the_first_run_after_it(
     blue: ClusterConnection,
     green: ClusterConnection,
