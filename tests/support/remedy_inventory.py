@@ -481,6 +481,8 @@ INVENTORY: tuple[Group, ...] = (
             "delayed-messages": ("wait until they are delivered",),
             "flags-unknown": ("superuser's token",),
             "functions-in-namespace": ("create them on green",),
+            "shadow-stays": ("a deletion by hand can delete data of its source",),
+            "topic-ended": ("nothing",),
             "functions-unknown": ("make the functions worker answer",),
             "green-is-migrated": ("choose another cluster",),
             "non-durable-consumer": ("nothing if they may start",),

@@ -19,7 +19,11 @@ from pulsar_fleet.ledger.rows import RecordedRun, utc
 
 PAGE_SIZE = 100
 REFRESH_SECONDS = 15
-_PHASES = {"finished": ("✓", "good"), "verified": ("✓", "good"), "cleaned": ("✓", "good"), "aborted": ("↩", "open")}
+_PHASES = {
+    **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
+    "incomplete": ("✗", "bad"),
+    "aborted": ("↩", "open"),
+}
 _STATES = {"succeeded": ("✓", "good"), "failed": ("✗", "bad"), "undone": ("↩", "open"), "running": ("…", "open")}
 _VERDICTS = {"equal": ("✓", "good"), "inconclusive": ("?", "open")}
 _COMMAND_LINE = "cli/"

@@ -19,6 +19,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.confirmation import incomplete_text, unterminated
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
@@ -140,14 +141,21 @@ async def clean_up_blue(
     """End replication and remove from blue what continues on green; only after the verdict. Results by namespace.
 
     The phase is FINISHED when no subscription and no client is left on blue, else CLEANED; the ledger stores what is
-    left.
+    left. Of a namespace with an unterminated partition nothing is removed: its phase is INCOMPLETE.
 
     :param remove_topics: see `clean_up_namespace`.
+    :raises PreconditionFailed: a namespace is incomplete; all others are cleaned up.
     """
     results: dict[str, JsonObject] = {}
-    async with sides.open() as (blue, _green):
+    incomplete: list[str] = []
+    async with sides.open() as (blue, green):
         for move in moves.moves:
             name = str(move.namespace)
+            left = {topic: cause for topic, cause in (await unterminated(blue, green, run, move)).items() if cause}
+            if left:
+                incomplete.append(incomplete_text(move, left, moves.blue))
+                run.ledger.enter_phase(run.id, name, Phase.INCOMPLETE, {"unterminated": sorted(map(str, left))})
+                continue
             clusters = original.replication[name]
             result = await clean_up_namespace(blue, move, run, moves, clusters, remove_topics=remove_topics)
             results[name] = {
@@ -157,6 +165,8 @@ async def clean_up_blue(
             log.info("%s", results[name]["text"])
             phase = Phase.FINISHED if result.leftovers.is_unused else Phase.CLEANED
             run.ledger.enter_phase(run.id, name, phase, results[name])
+    if incomplete:
+        raise PreconditionFailed("\n".join(incomplete), cluster=moves.blue)
     return results
 
 
@@ -218,7 +228,10 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
 
 async def _skip_backlog(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
     """Set a subscription to its end; 1 if it was elsewhere."""
-    stats = TopicStats.of(topic, await blue.stats(topic, precise=True))
+    try:
+        stats = TopicStats.of(topic, await blue.stats(topic, precise=True))
+    except NotFound:
+        return 0
     subscription = stats.subscriptions.get(name)
     if subscription is None or not subscription.backlog:
         return 0

@@ -24,6 +24,8 @@ class Phase(StrEnum):
     REPLICATED = "replicated"
     QUIESCED = "quiesced"
     CUT_OVER = "cut_over"
+    INCOMPLETE = "incomplete"
+    """Blue could not terminate every topic: the others were moved and verified, and a person sees to these."""
     DRAINED = "drained"
     VERIFIED = "verified"
     CLEANED = "cleaned"
@@ -134,6 +136,7 @@ class Move(Document):
 
     :param topics: topic → partition count, 0 for a plain topic.
     :param partitions: partition or plain topic → its clients.
+    :param ended: those of `partitions` that their owner has terminated: they are terminated on green too.
     """
 
     namespace: NamespaceName
@@ -141,6 +144,7 @@ class Move(Document):
     reason: str
     topics: Mapping[TopicName, int]
     partitions: Mapping[TopicName, PartitionClients]
+    ended: tuple[TopicName, ...] = ()
 
     @property
     def stored_topics(self) -> list[TopicName]:
@@ -187,13 +191,15 @@ def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, 
         namespace=facts.namespace,
         strategy=strategy,
         reason=reason,
-        topics=facts.topics,
+        # A gate reports shadow topics, which stay.
+        topics={topic: count for topic, count in facts.topics.items() if topic not in facts.shadows},
         # A non-persistent topic stores nothing, and the broker does not report whether it is terminated.
         partitions={
             partition.topic: PartitionClients.of(partition)
             for partition in facts.partitions
-            if partition.topic.persistent
+            if partition.topic.persistent and partition.topic.parent not in facts.shadows
         },
+        ended=facts.ended,
     )
 
 

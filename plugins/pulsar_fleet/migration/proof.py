@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
@@ -19,7 +17,13 @@ from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.proof_reader import ProofReader, Unfinished
-from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
+from pulsar_fleet.migration.proof_scope import (
+    comparable,
+    mapping_of,
+    replicated_namespaces,
+    transferred_cursors,
+    without_cleaned,
+)
 from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, consumed_on
 from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
@@ -52,12 +56,12 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
-        begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in _replicated(moves)])
+        begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in replicated_namespaces(moves)])
         baselines = dict(begun[0].baselines) if begun else {}
         for move in moves.moves:
             if str(move.namespace) not in baselines:
                 baselines[str(move.namespace)] = await read_baseline(blue, green, move, run)
-        if _replicated(moves):
+        if replicated_namespaces(moves):
             request = begun[1] if begun else await _frozen(blue, green, moves, reader)
             verification = await reader.compare(run, blue, green, request, COPY_PROOF, baselines)
             messages = verification.messages
@@ -83,13 +87,13 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
 
     :raises PreconditionFailed: a subscription does not continue as stated; the message names it.
     """
-    moves = _not_cleaned(run, moves)
-    topics = [topic for move in moves.moves for topic in stored_transfers(run, str(move.namespace)).values()]
-    transferred = [cursor for topic in topics for cursor in topic.cursors]
-    if not transferred:
+    moves = without_cleaned(run, moves)
+    if not transferred_cursors(run, moves):
         return {"subscriptions": 0}
     async with sides.open() as (blue, green):
-        request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves))
+        moves, _ = await comparable(blue, green, run, moves)
+        transferred = transferred_cursors(run, moves)
+        request = await freeze_bounds(blue, green, replicated_namespaces(moves), mapping=mapping_of(moves))
         verification = await compare_subscriptions(blue, green, request)
         consumed = await consumed_on(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
     record_subscriptions(run, verification)
@@ -122,16 +126,19 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
         redirected namespace has not drained.
     """
-    moves = _not_cleaned(run, moves)
+    moves = without_cleaned(run, moves)
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
-    for move in moves.moves:
-        if move.namespace not in _replicated(moves):
-            _record_drained(run, move, drained)
     messages = read = repeated = 0
-    copied = bool(_replicated(moves))
-    if copied:
-        async with sides.open() as (blue, green):
-            verification = await _compare_rest(run, blue, green, moves, reader or ProofReader())
+    async with sides.open() as (blue, green):
+        moves, skipped = await comparable(blue, green, run, moves)
+        for move in moves.moves:
+            if move.namespace not in replicated_namespaces(moves):
+                _record_drained(run, move, drained)
+        copied = bool(replicated_namespaces(moves))
+        verification = (
+            await _compare_rest(run, blue, green, moves, reader or ProofReader(), skipped) if copied else None
+        )
+    if verification:
         record(run, verification)
         messages, read = verification.proven, verification.messages
         if not all(_has_all(topic) for namespace in verification.namespaces for topic in namespace.topics):
@@ -143,34 +150,22 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     return {"verdict": verdict, "messages": messages, "read": read, "repeated": repeated}
 
 
-def _not_cleaned(run: Run, moves: Moves) -> Moves:
-    """The moves of namespaces that this run has not cleaned up: after it, blue lacks what continues on green."""
-    cleaned = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
-    return replace(moves, moves=tuple(move for move in moves.moves if str(move.namespace) not in cleaned))
-
-
-def _mapping(moves: Moves) -> EntryMapping:
-    """Where owners connect the applications, producers may write to green while blue is still replicated to it."""
-    redirected = all(move.strategy.redirects for move in moves.moves)
-    return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
-
-
 async def _compare_rest(
-    run: Run, blue: AdminClient, green: AdminClient, moves: Moves, reader: ProofReader
+    run: Run, blue: AdminClient, green: AdminClient, moves: Moves, reader: ProofReader, skipped: Collection[str]
 ) -> Verification:
     """Continue the proof of `verify_copy`; compare everything where that does not prove equality.
 
     Where producers write to the target too, the copies behind a proof cannot be told by their number: all are compared.
     """
     copy = _proof_of_copy(run)
-    if copy and _mapping(moves) is EntryMapping.REPLICATED:
+    if copy and mapping_of(moves) is EntryMapping.REPLICATED:
         rest = await _compare(
-            run, blue, green, moves, reader, lambda _, source, target: proofs_in(copy, run.id, source, target)
+            run, blue, green, moves, reader, skipped, lambda _, source, target: proofs_in(copy, run.id, source, target)
         )
         if rest.verdict is Verdict.EQUAL:
             return rest
         log.warning("everything is compared again, since the proof of verify_copy cannot be continued: %s", rest.topics)
-    return await _compare(run, blue, green, moves, reader)
+    return await _compare(run, blue, green, moves, reader, skipped)
 
 
 def _proof_of_copy(run: Run) -> Verification | None:
@@ -189,11 +184,17 @@ async def _compare(
     green: AdminClient,
     moves: Moves,
     reader: ProofReader,
+    skipped: Collection[str],
     continues: EarlierProofs | None = None,
 ) -> Verification:
-    begun = Unfinished.read(run, FOLDER, [str(name) for name in _replicated(moves)])
+    """
+    :param skipped: partitions that blue did not terminate: clients may still write to them.
+    """
+    begun = Unfinished.read(run, FOLDER, [str(name) for name in replicated_namespaces(moves)])
     request = begun[1] if begun else await _frozen(blue, green, moves, reader, continues)
-    return await reader.compare(run, blue, green, request, FOLDER, {})
+    if skipped:
+        log.warning("not compared, since %s has not terminated them: %s", moves.blue, ", ".join(sorted(skipped)))
+    return await reader.compare(run, blue, green, request.without(skipped), FOLDER, {})
 
 
 async def _frozen(
@@ -202,16 +203,11 @@ async def _frozen(
     return await freeze_bounds(
         blue,
         green,
-        _replicated(moves),
-        mapping=_mapping(moves),
+        replicated_namespaces(moves),
+        mapping=mapping_of(moves),
         continues=continues,
         max_bytes_per_second=reader.max_bytes_per_second,
     )
-
-
-def _replicated(moves: Moves) -> list[NamespaceName]:
-    """Those whose messages are compared: of a namespace without persistent topics there is none."""
-    return [move.namespace for move in moves.moves if move.strategy.copies and move.partitions]
 
 
 def _record_copy(run: Run, verification: Verification) -> None:

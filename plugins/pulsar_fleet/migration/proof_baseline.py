@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
@@ -61,6 +62,30 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     growth = await _growth(blue, green, baseline, move, run) if baseline and not _takes_clients(run, move) else ()
     if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes):
         raise PreconditionFailed(refusal_text(findings, f"{move.namespace} was not cut over, and not flagged."))
+
+
+async def require_copied_topics(blue: AdminClient, move: Move, run: Run) -> None:
+    """Refuse with `PreconditionFailed` when a partition that held copied messages does not exist on blue any more.
+
+    Created again, it would be empty there, and no proof could compare it. One call.
+    """
+    document = (run.stored(BASELINE) or {}).get(str(move.namespace))
+    if not document or not document["ends"]:
+        return
+    existing = set(map(str, await blue.topics(move.namespace)))
+    baseline = ProofBaseline.from_json(document)
+    lost = [name for name, ends in baseline.ends.items() if name not in existing and _has_entries(ends)]
+    if lost:
+        raise PreconditionFailed(
+            f"{listed(lost)} had messages when the copy of {move.namespace} was verified, and was deleted on "
+            f"{blue.connection.name} since. Nothing was flagged. Undo this run (pulsar-fleet abort {run.id}), then "
+            "start it again: its plan does not have the topic.",
+            cluster=blue.connection.name,
+        )
+
+
+def _has_entries(ends: tuple[str, str]) -> bool:
+    return any(Position.parse(end).entry >= 0 for end in ends)
 
 
 async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> ProofBaseline:
@@ -136,11 +161,11 @@ async def _stored(green: AdminClient, move: Move, run: Run) -> dict[str, int]:
     A partition that may be loaded on a broker whose list cannot be read is read by itself.
     """
     now, partitions = time.time(), frozenset(move.partitions)
-    listed = await list_loaded(green, {move.namespace: partitions}, now, accepted_as_unread(run))
-    if listed.unreachable:
-        raise Unavailable(f"{listed.unreachable[0]} of {green.connection.name} did not list its topics.")
-    unlisted = partitions - listed.states.keys() if listed.unread else ()
-    states = {**listed.states, **await read_partitions(green, unlisted, now, together=True)}
+    loaded = await list_loaded(green, {move.namespace: partitions}, now, accepted_as_unread(run))
+    if loaded.unreachable:
+        raise Unavailable(f"{loaded.unreachable[0]} of {green.connection.name} did not list its topics.")
+    unlisted = partitions - loaded.states.keys() if loaded.unread else ()
+    states = {**loaded.states, **await read_partitions(green, unlisted, now, together=True)}
     for topic, state in states.items():
         if state.absence not in (None, Absence.GONE):
             raise Unavailable(f"{topic} on {green.connection.name} has no statistics: {state.absence}.")

@@ -16,7 +16,12 @@ from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
 from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged
-from pulsar_fleet.migration.cutover.termination import is_moved, unterminated_partitions, without_moved
+from pulsar_fleet.migration.cutover.termination import (
+    is_moved,
+    read_terminations,
+    unterminated_partitions,
+    without_moved,
+)
 from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
 from pulsar_fleet.migration.model import Move, Moves, Phase
@@ -26,7 +31,7 @@ from pulsar_fleet.migration.prepare import freeze
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, renew
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.proof_baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.repoint.state import RepointState
 from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.migration.repoint.terminate import terminate_namespace
@@ -126,9 +131,10 @@ class _WaveCutOver:
         name = str(move.namespace)
         done = name in self.done()
         if not done and not await is_moved(self.blue, move):
+            await require_copied_topics(self.blue, move, self.run)
             await recreate_missing(self.blue, move.namespace, move.topics, self.green)
             await recreate_missing(self.green, move.namespace, move.topics, self.blue)
-        unterminated = await self._open_partitions(move)
+        unterminated = await self._open_partitions(move, done=done)
         if done and not unterminated:
             return None
         # Applications have written to a copy that their owners connected them to.
@@ -137,10 +143,14 @@ class _WaveCutOver:
             await require_fresh(self.blue, self.green, move, self.run, max_age_minutes=self.proof_max_age_minutes)
         return unterminated
 
-    async def _open_partitions(self, move: Move) -> tuple[TopicName, ...]:
-        """Partitions that are not terminated; calls them only where a flag is set, or was set in this run."""
-        attempted = self.run.ledger.entered(self.run.id, str(move.namespace), Phase.QUIESCED)
-        if attempted or await is_flagged(self.blue, move):
+    async def _open_partitions(self, move: Move, *, done: bool) -> tuple[TopicName, ...]:
+        """Partitions that are to be terminated; calls them only where a flag is set, or was set in this run.
+
+        What its owner has terminated is among them until the cursors behind its copies are set.
+        """
+        if done or await is_flagged(self.blue, move):
+            return (await read_terminations(self.blue, move)).waiting
+        if self.run.ledger.entered(self.run.id, str(move.namespace), Phase.QUIESCED):
             return await unterminated_partitions(self.blue, move)
         return tuple(move.partitions)
 

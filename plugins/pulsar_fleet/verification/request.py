@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
@@ -156,6 +156,14 @@ class VerifyRequest(Document):
     def address(self, side: Side) -> Address:
         """The address of one cluster."""
         return self.source if side is Side.SOURCE else self.target
+
+    def without(self, topics: Collection[str]) -> VerifyRequest:
+        """The same without these partitions."""
+        return replace(
+            self,
+            pairs=tuple(pair for pair in self.pairs if pair.topic not in topics),
+            problems=tuple(problem for problem in self.problems if problem.scope not in topics),
+        )
 
     @property
     def entries(self) -> int:

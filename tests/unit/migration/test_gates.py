@@ -258,6 +258,8 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
     ),
     ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),
+    ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
+    ("topic-ended", lambda base: with_facts(base, ended=TOPIC.partitions(1))),
     ("client-cannot-follow", stats(version="2.11.4")),
     ("client-needs-tls-url", stats(version="Pulsar-Java-v3.0.7")),
     ("client-may-hang", stats(version=PYTHON)),
@@ -369,6 +371,8 @@ NEAREST: dict[str, Spoil] = {
         snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"}, terminated=True),
     ),
     "functions-in-namespace": lambda base: with_facts(base, functions=()),
+    "shadow-stays": lambda base: with_facts(base, shadows={}),
+    "topic-ended": lambda base: with_facts(base, ended=()),
     **dict.fromkeys(
         ("client-cannot-follow", "client-needs-tls-url", "client-may-hang", "client-repeats", "client-unknown"),
         stats(version="Pulsar-Java-v3.3.0"),

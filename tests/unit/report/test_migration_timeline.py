@@ -29,10 +29,12 @@ def texts(picture: bytes) -> set[str]:
 
 def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
     began = BEGAN.timestamp()
-    picture = migration_picture(phases(9), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+    picture = migration_picture(phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
     assert picture is not None
     assert {"acme/n0", "quiesced", "drained", "entries left on blue", "400"} <= texts(picture)
-    assert picture == migration_picture(phases(9), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+    assert picture == migration_picture(
+        phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
+    )
 
 
 def test_a_run_that_only_checked_has_no_picture() -> None:

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
+from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.migration.cutover.checking_brokers import check_periods
+from pulsar_fleet.migration.cutover.confirmation import confirm_termination, unterminated_causes
 from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import (
     Redirect,
@@ -28,15 +30,7 @@ from pulsar_fleet.migration.cutover.redirect import (
     set_flag,
     store_redirect,
 )
-from pulsar_fleet.migration.cutover.termination import (
-    CheckPeriods,
-    Terminations,
-    check_periods,
-    move_to_checking_brokers,
-    unterminated_text,
-    wait_producers_left,
-    wait_terminated,
-)
+from pulsar_fleet.migration.cutover.termination import Terminations, wait_producers_left
 from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, reconnect_consumers
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
@@ -55,9 +49,9 @@ from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAckno
 
 log = logging.getLogger(__name__)
 
-_SLACK_SECONDS = 5.0
-"""Added to two check periods, for a busy broker."""
 _BATCH = "x-pulsar-num-batch-message"
+_LEAVE_SECONDS = 5.0
+"""Added to a check period, for a busy broker to close its producers."""
 _LENIENT_SECONDS = 2.0
 """How long a throttle by usual entry size may take to hold all producers."""
 
@@ -75,6 +69,7 @@ class CutOverResult(Document):
         producers that had been idle. Such a publish may be under way at the termination.
     :param moved_bundles: bundles moved to another broker, because theirs does not check the flag.
     :param repointed: its owners have connected the applications to green; blue redirects none.
+    :param unterminated: partition → why blue has not terminated it, or green what its owner had terminated.
     """
 
     SCHEMA_VERSION = 1
@@ -86,6 +81,7 @@ class CutOverResult(Document):
     late: Mapping[str, int] = field(default_factory=dict)
     moved_bundles: tuple[str, ...] = ()
     repointed: bool = False
+    unterminated: Mapping[str, str] = field(default_factory=dict)
 
 
 async def cut_over_namespace(
@@ -109,9 +105,10 @@ async def cut_over_namespace(
     :param checkpoint: connected clients and transferred cursors, also of an earlier attempt.
     :param cluster_flag: instead of the flag of the namespace.
     :param individually_acknowledged: what happens to entries acknowledged beyond a mark-delete position.
-    :raises PreconditionFailed: green cannot take the clients, publishes stayed in flight, or a partition was not
-        terminated; the message says what to do. `Conflict`: replication did not catch up, or a cursor cannot be set.
-        `Unavailable`: a cluster did not answer, try again.
+    :raises PreconditionFailed: green cannot take the clients, publishes stayed in flight, or no partition was
+        terminated; the message says what to do. With the first terminated one, those that are not are in the result.
+        `Conflict`: replication did not catch up, or a cursor cannot be set. `Unavailable`: a cluster did not answer,
+        try again.
     """
     if len(unterminated) == len(move.partitions):
         move = await _with_connected_clients(blue, green, move, checkpoint)
@@ -139,9 +136,13 @@ async def cut_over_namespace(
             await cluster_flag.set(throttle.require_held)
         else:
             await set_flag(blue, move.namespace, migrated=True)
-        terminations, moved = await _confirm_termination(blue, move, periods)
-        await wait_producers_left(blue, _written(move, unterminated), periods.longest + _SLACK_SECONDS)
-    seconds, late = loop.time() - began, late_entries(ends, terminations)
+        confirmed = await confirm_termination(blue, move, periods)
+        closing = [topic for topic in _written(move, unterminated) if topic not in confirmed.terminations.waiting]
+        await wait_producers_left(blue, closing, periods.longest + _LEAVE_SECONDS)
+    seconds, late = loop.time() - began, late_entries(ends, confirmed.terminations)
+    left_open = await unterminated_causes(blue, green, confirmed.terminations, periods)
+    for topic, cause in left_open.items():
+        log.warning("%s: %s", topic, cause)
     if cluster_flag:
         await reconnect_consumers(blue, tuple(move.partitions))
     if late:
@@ -155,7 +156,8 @@ async def cut_over_namespace(
         duplicates=duplicates,
         throttled_seconds=round(seconds, 2),
         late=late,
-        moved_bundles=moved,
+        moved_bundles=confirmed.moved_bundles,
+        unterminated=left_open,
     )
 
 
@@ -247,8 +249,8 @@ async def _duplicates(blue: AdminClient, transferred: TransferredPartitions) -> 
     for topic, partition in transferred.items():
         try:
             counts[topic] = await messages_after(blue, topic, partition.end)
-        except Conflict:
-            # Unloaded under the flag: an incident of the drain, and no reason to repeat the cutover.
+        except (Conflict, NotFound):
+            # Unloaded under the flag, which is an incident of the drain, or deleted: no reason to repeat the cutover.
             log.warning("%s is no longer served: its duplicates cannot be counted", topic)
     return counts
 
@@ -263,22 +265,3 @@ async def messages_after(admin: AdminClient, topic: TopicName, end: Position | N
 
 async def _messages_in(admin: AdminClient, topic: TopicName, entry: Position) -> int:
     return int((await admin.entry_properties(topic, entry)).get(_BATCH, 1))
-
-
-async def _confirm_termination(
-    blue: AdminClient, move: Move, periods: CheckPeriods
-) -> tuple[Terminations, tuple[str, ...]]:
-    """Wait until every partition is terminated: two check periods, and again after moving bundles if needed.
-
-    Returns the moved bundles.
-    """
-    seconds = 2 * periods.longest + _SLACK_SECONDS
-    terminations = await wait_terminated(blue, move, seconds)
-    waiting = terminations.waiting
-    movable = waiting and not move.strategy.flags_cluster
-    moved = await move_to_checking_brokers(blue, move, waiting, periods) if movable else ()
-    if moved:
-        terminations = await wait_terminated(blue, move, seconds)
-    if waiting := terminations.waiting:
-        raise PreconditionFailed(unterminated_text(move, waiting, seconds))
-    return terminations, moved

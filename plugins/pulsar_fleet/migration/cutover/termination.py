@@ -3,6 +3,9 @@
 The broker's mark in it, the property `migrated`, reads the same as a property that a user gave to the topic, so the
 position of the termination decides together with it. Where blue does not redirect, the run terminates topics itself,
 and there is no mark.
+
+A topic that its owner terminated before has no mark, and the flag gives it none (observed on 4.2.4): blue redirects its
+consumers as those of any other, when they have read it.
 """
 
 from __future__ import annotations
@@ -13,39 +16,52 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
-from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import stats_of
-from pulsar_fleet.migration.cutover.redirect import is_flagged, set_flag
+from pulsar_fleet.migration.cutover.redirect import is_flagged
 from pulsar_fleet.migration.model import Move, Moves
-from pulsar_fleet.migration.unread_brokers import read_settings
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 from pulsar_fleet.snapshot.resources import read_info
 
 log = logging.getLogger(__name__)
 
-CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
-SELDOM_SECONDS = 10
-"""A longer period prolongs the publish pause, and a gate warns of it."""
-
 _FIRST_TOPICS = 2
 _POLL_SECONDS = 0.1
-_LOADED_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Terminations:
-    """Partition → its last entry if it is terminated for the migration, otherwise None."""
+    """Partition → its last entry if it is terminated, by whomever, otherwise None; without those that do not exist.
+
+    :param by_owner: the terminated partitions that the migration has not terminated.
+    """
 
     ends: Mapping[TopicName, Position | None]
+    by_owner: frozenset[TopicName] = frozenset()
 
     @property
     def waiting(self) -> tuple[TopicName, ...]:
         """The partitions that are not terminated."""
         return tuple(partition for partition, end in self.ends.items() if end is None)
+
+    @property
+    def by_migration(self) -> tuple[TopicName, ...]:
+        """The partitions that the migration has terminated: with the first of them it cannot be undone."""
+        return tuple(topic for topic, end in self.ends.items() if end is not None and topic not in self.by_owner)
+
+    @classmethod
+    def of(cls, documents: Mapping[TopicName, JsonObject | None], move: Move) -> Terminations:
+        """Read the `internal-info` of each partition; None for one that does not exist."""
+        ends = {topic: _terminated_at(info) for topic, info in documents.items() if info is not None}
+        by_owner = (
+            topic
+            for topic, info in documents.items()
+            if info and ends[topic] and (topic in move.ended or (move.strategy.redirects and not _is_marked(info)))
+        )
+        return cls(ends, frozenset(by_owner))
 
 
 async def terminate(blue: AdminClient, topic: TopicName) -> None:
@@ -70,12 +86,18 @@ async def is_moved(blue: AdminClient, move: Move) -> bool:
 
 
 async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...]:
-    """Partitions that are not terminated yet; one call for each topic, whatever its number of partitions.
+    """Partitions that the migration has not terminated; one call for each topic, whatever its number of partitions.
 
     A partition that does not exist, since the broker deletes inactive ones, is not terminated.
     """
+    terminated = (await read_terminations(blue, move)).by_migration
+    return tuple(topic for topic in move.partitions if topic not in terminated)
+
+
+async def read_terminations(blue: AdminClient, move: Move) -> Terminations:
+    """Every partition that exists; one call for each topic, and one more."""
     existing = await blue.topics(move.namespace)
-    return Terminations(await _read(blue, move.stored_topics, move, existing)).waiting
+    return Terminations.of(await _read(blue, move.stored_topics, move, existing), move)
 
 
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Terminations:
@@ -86,18 +108,18 @@ async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Term
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    ends: dict[TopicName, Position | None] = {}
+    documents: dict[TopicName, JsonObject | None] = {}
     waiting, count = move.stored_topics, _FIRST_TOPICS
     while waiting and loop.time() < end:
         polled, rest = waiting[:count], waiting[count:]
-        ends |= await _read(blue, polled, move)
-        unterminated = [
-            topic for topic in polled if any(ends[part] is None for part in topic.partitions(move.topics[topic]))
-        ]
+        read = await _read(blue, polled, move)
+        documents |= read
+        parents = {topic.parent for topic in Terminations.of(read, move).waiting}
+        unterminated = [topic for topic in polled if topic in parents]
         waiting, count = rest + unterminated, _FIRST_TOPICS if unterminated else len(rest)
         if unterminated:
             await asyncio.sleep(_POLL_SECONDS)
-    return Terminations(ends | await _read(blue, waiting, move))
+    return Terminations.of(documents | await _read(blue, waiting, move), move)
 
 
 async def wait_producers_left(blue: AdminClient, partitions: Sequence[TopicName], seconds: float) -> None:
@@ -126,122 +148,60 @@ def _may_have_producers(stats: TopicStats | FleetError) -> bool:
     return not isinstance(stats, Conflict | NotFound)
 
 
-def unterminated_text(move: Move, waiting: Sequence[TopicName], seconds: float) -> str:
-    """What to do about partitions that were not terminated; the flag may be cleared only while none is terminated."""
-    text = (
-        f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
-        f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
-        "loaded, "
-        "and its producers may write to blue and green. The flag is set. "
-    )
-    if len(waiting) == len(move.partitions):
-        return text + (
-            "Clear it to keep the namespace on blue, since no partition is terminated; or let brokers whose check is "
-            "on "
-            "serve them, and run again."
-        )
-    return text + (
-        "Leave it: the clients of the terminated partitions are redirected, and would hang without it. Let a broker "
-        "whose "
-        "check is on serve these partitions, and run again."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckPeriods:
-    """How often the brokers of blue check the flag.
-
-    :param seconds: broker → seconds between two checks; 0 means that its migration check is off.
-    :param unread: brokers of which it is unknown; a waiver has accepted that.
-    """
-
-    seconds: Mapping[str, float]
-    unread: tuple[str, ...] = ()
-
-    @property
-    def longest(self) -> float:
-        """In seconds; an unknown period counts as the longest that no gate warns of."""
-        return max([*self.seconds.values(), *(SELDOM_SECONDS for _ in self.unread)])
-
-
-async def check_periods(blue: AdminClient, run: Run) -> CheckPeriods:
-    """How often each broker checks the flag; the run says which brokers need not be read. One call for each broker."""
-    brokers = await read_settings(blue, run)
-    seconds = {broker: float(settings.get(CHECK_PERIOD) or 0) for broker, settings in brokers.settings.items()}
-    return CheckPeriods(seconds, brokers.unread)
-
-
 async def _read(
     blue: AdminClient, topics: Sequence[TopicName], move: Move, existing: Collection[TopicName] | None = None
-) -> dict[TopicName, Position | None]:
+) -> dict[TopicName, JsonObject | None]:
+    """The `internal-info` of each partition; None for one that does not exist."""
     parts = {topic: topic.partitions(move.topics[topic]) for topic in topics}
-    documents = await asyncio.gather(
-        *(read_info(blue, topic, parts[topic], parts[topic] if existing is None else existing) for topic in topics)
-    )
+
+    async def read(existing: Collection[TopicName] | None) -> list[JsonObject]:
+        seconds = 0.0 if existing is None else None
+        return await asyncio.gather(
+            *(
+                read_info(
+                    blue,
+                    topic,
+                    parts[topic],
+                    parts[topic] if existing is None else existing,
+                    answered_retry_seconds=seconds,
+                )
+                for topic in topics
+            )
+        )
+
+    try:
+        documents = await read(existing)
+    except (NotFound, Unavailable):
+        # The broker answers 500 for a topic that does not exist, as it does for its own failures.
+        documents = await read(await blue.topics(move.namespace))
     return {
-        partition: _terminated_at(info, marked=move.strategy.redirects)
+        partition: info
         for topic, document in zip(topics, documents, strict=True)
         for partition, info in _by_partition(topic, document, move)
     }
 
 
-def _terminated_at(info: JsonObject, *, marked: bool) -> Position | None:
-    position, properties = info.get("terminatedPosition"), info.get("properties") or {}
-    if not position or (marked and properties.get(MIGRATED_PROPERTY) != "true"):
-        return None
-    return Position(int(position["ledgerId"]), int(position["entryId"]))
+def _terminated_at(info: JsonObject) -> Position | None:
+    position = info.get("terminatedPosition")
+    return Position(int(position["ledgerId"]), int(position["entryId"])) if position else None
 
 
-def _by_partition(topic: TopicName, document: JsonObject, move: Move) -> Iterator[tuple[TopicName, JsonObject]]:
-    inner = document.get("partitions") or {}
-    for partition in topic.partitions(move.topics[topic]):
-        yield partition, document if partition == topic else inner.get(str(partition)) or {}
-
-
-async def move_to_checking_brokers(
-    blue: AdminClient, move: Move, topics: Sequence[TopicName], periods: CheckPeriods
-) -> tuple[str, ...]:
-    """Move the bundles of these partitions to a broker that checks the flag; none if there is no such broker.
-
-    The flag is off meanwhile, since a bundle that moves under it strands its topics, and set again at the end.
-    Producers must be throttled. Terminated topics move without harm (observed: 4–7 duplicates for each moved topic,
-    0 lost).
-    """
-    checking = sorted(broker for broker, seconds in periods.seconds.items() if seconds > 0)
-    not_checking = sorted(broker for broker, seconds in periods.seconds.items() if seconds <= 0)
-    if not checking or not not_checking:
-        return ()
-    bundles = sorted({await blue.bundle(topic) for topic in topics})
-    log.warning(
-        "%s: %s do not check the flag; bundles %s are moved to %s", move.namespace, not_checking, bundles, checking[0]
+async def ended_by_owner(blue: AdminClient, topic: TopicName, partitions: int) -> tuple[TopicName, ...]:
+    """The partitions of a topic that are terminated, and not by a migration; two calls."""
+    parts = topic.partitions(partitions)
+    document = await read_info(blue, topic, parts, await blue.topics(topic.namespace))
+    inner = document.get("partitions") or {str(topic): document}
+    return tuple(
+        part for part in parts if (info := inner.get(str(part))) and _terminated_at(info) and not _is_marked(info)
     )
-    await set_flag(blue, move.namespace, migrated=False)
-    try:
-        for bundle in bundles:
-            await blue.put(f"/namespaces/{move.namespace.path}/{bundle}/unload", destinationBroker=checking[0])
-        await load_all(blue, topics)
-    finally:
-        await set_flag(blue, move.namespace, migrated=True)
-    return tuple(bundles)
 
 
-async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> None:
-    """Load every partition, and wait until each is served; the flag must be off.
+def _is_marked(info: JsonObject) -> bool:
+    return (info.get("properties") or {}).get(MIGRATED_PROPERTY) == "true"
 
-    A broker may act on the flag for a moment after it was cleared. `Conflict` when one is not served after 20 s.
-    """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _LOADED_SECONDS
-    waiting = list(topics)
-    while waiting:
-        results = await asyncio.gather(
-            *(admin.stats(topic, precise=False) for topic in waiting), return_exceptions=True
-        )
-        errors = {
-            topic: result for topic, result in zip(waiting, results, strict=True) if isinstance(result, BaseException)
-        }
-        for error in errors.values():
-            if not isinstance(error, Conflict) or loop.time() > end:
-                raise error
-        waiting = list(errors)
-        await asyncio.sleep(0.2 if waiting else 0)
+
+def _by_partition(topic: TopicName, document: JsonObject, move: Move) -> Iterator[tuple[TopicName, JsonObject | None]]:
+    # A plain topic that does not exist is answered as one whose partitions all lack.
+    inner = document.get("partitions")
+    for partition in topic.partitions(move.topics[topic]):
+        yield partition, document if inner is None else inner.get(str(partition))

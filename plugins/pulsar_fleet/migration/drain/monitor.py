@@ -72,6 +72,7 @@ class DrainMonitor:
     :param connected: namespace → the clients connected to blue right before the cutover.
     :param departed: namespace → consumers of the gates that left before the cutover, see `departed_consumers`.
     :param redirect: the address to which blue must redirect its clients.
+    :param unterminated: partitions that the drain does not wait for, since blue has not terminated them.
     :param accepted_as_unread: brokers whose lists are not read.
     :param probing: probe with a new producer whether topics are fenced; not in a process that must not hang.
     """
@@ -85,6 +86,7 @@ class DrainMonitor:
     state: DrainState
     probing: bool
     accepted_as_unread: Collection[str] = ()
+    unterminated: Collection[TopicName] = ()
 
     async def poll(self, now: float) -> DrainStatus:
         """Poll once. `state` is updated; nothing else is changed.
@@ -93,7 +95,10 @@ class DrainMonitor:
         """
         calls = self.blue.calls + self.green.calls
         for move in self.moves:
-            self.state.namespaces.setdefault(str(move.namespace), NamespaceState.begin(now))
+            namespace = self.state.namespaces.setdefault(str(move.namespace), NamespaceState.begin(now))
+            if not self._is_confirmed(move):
+                # What the drain did not wait for until now, blue has terminated since.
+                namespace.ended = None
         for move in self._open():
             await self._read_due(move, now)
         live = await self._read_lists(now)
@@ -109,6 +114,11 @@ class DrainMonitor:
 
     def _open(self) -> list[Move]:
         return [move for move in self.moves if self._namespace(move).ended is None]
+
+    def _is_confirmed(self, move: Move) -> bool:
+        namespace = self._namespace(move)
+        confirmed = namespace.blue.confirmed & namespace.green.confirmed
+        return all(topic in confirmed or topic in self.unterminated for topic in move.partitions)
 
     def _namespace(self, move: Move) -> NamespaceState:
         return self.state.namespaces[str(move.namespace)]
@@ -161,6 +171,18 @@ class DrainMonitor:
             (self.green, namespace.green, arrived),
         ):
             await _read_due(admin, side, move, now, is_confirmed, together=not self.state.outages)
+        namespace.blue.confirmed |= await self._deleted(move, namespace.blue)
+
+    async def _deleted(self, move: Move, side: SideState) -> set[TopicName]:
+        """Partitions that somebody has deleted on blue since the cut-over: nothing of them is left to read there."""
+        gone = {topic for topic in move.partitions if (state := side.partitions.get(topic)) and state.is_gone}
+        if not gone - side.confirmed:
+            return set()
+        try:
+            return gone - set(await self.blue.topics(move.namespace))
+        except FleetError as error:
+            log.warning("%s: %s", move.namespace, error)
+            return set()
 
     async def _evaluate(self, move: Move, now: float, live: Collection[str]) -> tuple[Incident, ...]:
         namespace = self._namespace(move)
@@ -168,7 +190,7 @@ class DrainMonitor:
             progress = self._progress(move)
             backlogs = {backlog.key: backlog.entries for backlog in progress.backlogs}
             namespace.add_sample(progress.remaining, now, backlogs)
-        if len(namespace.blue.confirmed) == len(namespace.green.confirmed) == len(move.partitions):
+        if self._is_confirmed(move):
             namespace.ended = now
         if self.probing and (suspects := self._suspects(move, now)):
             namespace.add_probe(suspects, await probe_producers(self.blue.connection, suspects), now)
@@ -230,7 +252,7 @@ class DrainMonitor:
             move,
             namespace.blue.partitions,
             namespace.green.partitions,
-            namespace.blue.confirmed & namespace.green.confirmed,
+            {*(namespace.blue.confirmed & namespace.green.confirmed), *self.unterminated},
             forecast=forecast(namespace.samples),
             rates=namespace.rates,
         )

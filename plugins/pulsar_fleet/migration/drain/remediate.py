@@ -15,11 +15,10 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.cutover.checking_brokers import check_periods, load_all
 from pulsar_fleet.migration.cutover.redirect import Redirect, set_cluster_flag, set_flag, store_redirect
 from pulsar_fleet.migration.cutover.termination import (
-    check_periods,
-    load_all,
-    unterminated_partitions,
+    read_terminations,
     wait_terminated,
 )
 from pulsar_fleet.migration.cutover.whole_cluster import set_to_end, waiting_subscriptions
@@ -149,7 +148,7 @@ async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
     Under the flag a loaded topic serves its backlog. A partition that was never terminated accepts messages while the
     flag is off, so producers are throttled until it is terminated.
     """
-    unterminated = await unterminated_partitions(context.blue, context.move)
+    unterminated = (await read_terminations(context.blue, context.move)).waiting
     fenced = [TopicName.parse(topic) for topic in incident.topics] if incident.kind is IncidentKind.FENCED else []
     name = context.move.namespace
     async with AsyncExitStack() as stack:

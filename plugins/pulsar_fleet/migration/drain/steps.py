@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.confirmation import unterminated
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.monitor import DrainMonitor, DrainStatus
 from pulsar_fleet.migration.drain.remediate import RemedyContext, attempts_of, is_exhausted, may_attempt, remediate
@@ -96,17 +97,20 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
         AdminClient(sides.blue, retry_seconds=_POLL_RETRY_SECONDS) as blue,
         AdminClient(sides.green, retry_seconds=_POLL_RETRY_SECONDS) as green,
     ):
+        moving = [move for move in moves.moves if move.strategy.redirects]
+        left = [topic for move in moving for topic in await unterminated(blue, green, run, move)]
         try:
             yield DrainMonitor(
                 blue=blue,
                 green=green,
-                moves=[with_clients(move, connected) for move in moves.moves if move.strategy.redirects],
+                moves=[with_clients(move, connected) for move in moving],
                 connected=connected,
                 departed={str(move.namespace): departed_consumers(run, move, connected) for move in moves.moves},
                 redirect=redirect_of(sides, run),
                 state=state,
                 probing=probing,
                 accepted_as_unread=accepted_as_unread(run),
+                unterminated=left,
             )
         finally:
             run.artefacts.write_json(run.id, DRAIN_STATE, state.to_json())

@@ -24,8 +24,8 @@ from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.checking_brokers import load_all
 from pulsar_fleet.migration.cutover.redirect import set_flag
-from pulsar_fleet.migration.cutover.termination import load_all
 from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace
 from pulsar_fleet.migration.failback.recreate_topics import create_topic_like, leftover_topics, recreate_topic

@@ -18,12 +18,13 @@ from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
+from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import read_partitions
 from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to
+from pulsar_fleet.migration.cutover.termination import ended_by_owner
 from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
 from pulsar_fleet.migration.preflight.redirect_probe import (
     addresses_of_all,
@@ -128,14 +129,22 @@ class _Contents:
     functions: Mapping[str, Sequence[str]]
     clients: Mapping[str, Mapping[str, int]]
     retained: Mapping[str, str]
+    terminated: Mapping[str, Mapping[TopicName, int]]
+    shadows: Mapping[str, Mapping[TopicName, str]]
     unread: frozenset[str]
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> _Contents:
         topics: dict[str, dict[TopicName, int]] = defaultdict(dict)
+        terminated: dict[str, dict[TopicName, int]] = defaultdict(dict)
+        shadows: dict[str, dict[TopicName, str]] = defaultdict(dict)
         for topic in snapshot.topics:
             name = TopicName.parse(topic.name)
             topics[str(name.namespace)][name] = topic.partitions
+            if topic.terminated:
+                terminated[str(name.namespace)][name] = topic.partitions
+            if SHADOW_SOURCE in topic.properties:
+                shadows[str(name.namespace)][name] = topic.properties[SHADOW_SOURCE]
         lists: dict[str, dict[TopicName, frozenset[str]]] = defaultdict(dict)
         for policy in snapshot.topic_policies:
             name = TopicName.parse(policy.topic)
@@ -150,7 +159,18 @@ class _Contents:
                 clients[item.namespace][item.name] = sum(int(count) for count in item.detail.values())
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {state.name: state.policies for state in snapshot.namespaces}
-        return cls(snapshot.cluster, policies, topics, lists, functions, clients, retained_by(snapshot), unread)
+        return cls(
+            snapshot.cluster,
+            policies,
+            topics,
+            lists,
+            functions,
+            clients,
+            retained_by(snapshot),
+            terminated,
+            shadows,
+            unread,
+        )
 
 
 async def _namespace(
@@ -163,6 +183,10 @@ async def _namespace(
     listed, own = frozenset((document or {}).get("replication_clusters") or ()), contents.lists.get(text, {})
     links = {topic: own.get(topic, listed) - {contents.cluster} for topic in topics if topic.persistent}
     partitions, unread = await read_partitions(blue, topics, links)
+    ended = [
+        await attempts.read(str(topic), ended_by_owner(blue, topic, count)) or ()
+        for topic, count in contents.terminated.get(text, {}).items()
+    ]
     on_green = green_contents.policies.get(text)
     if on_green is None and text in green_contents.unread:
         # A cluster that is not in the namespace's cluster list answers 412 to every call except for the policies.
@@ -178,6 +202,8 @@ async def _namespace(
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
+        ended=tuple(partition for partitions in ended for partition in partitions),
+        shadows=contents.shadows.get(text, {}),
     )
 
 

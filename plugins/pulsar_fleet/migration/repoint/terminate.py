@@ -15,10 +15,12 @@ from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
+from pulsar_fleet.migration.cutover.checking_brokers import check_periods
+from pulsar_fleet.migration.cutover.confirmation import unterminated_causes
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
 from pulsar_fleet.migration.cutover.quiesce import pending_text, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import read_clients, require_green
-from pulsar_fleet.migration.cutover.termination import terminate, unterminated_partitions
+from pulsar_fleet.migration.cutover.termination import read_terminations, terminate
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
@@ -66,13 +68,17 @@ async def terminate_namespace(
             done = checkpoint.stored_transfers()
             checkpoint.store_transfers({**done, **dict(zip(unterminated, moved, strict=True))})
             throttle.require_held()
-            await asyncio.gather(*(terminate(blue, topic) for topic in unterminated))
-    if still_open := await unterminated_partitions(blue, move):
+            # All end before an error is raised: with the first terminated partition the run goes on.
+            await asyncio.gather(*(terminate(blue, topic) for topic in unterminated), return_exceptions=True)
+    terminations = await read_terminations(blue, move)
+    if terminations.waiting and not terminations.by_migration:
         raise PreconditionFailed(
-            f"{len(still_open)} of {counted(len(move.partitions), 'partition')} of {move.namespace} still take "
-            f"producers on {blue.connection.name}, first {still_open[0]}. Run again.",
+            f"{len(terminations.waiting)} of {counted(len(move.partitions), 'partition')} of {move.namespace} still "
+            f"take producers on {blue.connection.name}, first {terminations.waiting[0]}. Run again.",
             cluster=blue.connection.name,
         )
+    periods = await check_periods(blue, checkpoint.run)
+    left_open = await unterminated_causes(blue, green, terminations, periods)
     cursors = tuple(cursor for partition in checkpoint.stored_transfers().values() for cursor in partition.cursors)
     repeated = sum(cursor.redelivered for cursor in cursors)
     log.info("%s: terminated on blue, %s delivered twice", move.namespace, counted(repeated, "entry"))
@@ -82,6 +88,7 @@ async def terminate_namespace(
         duplicates={},
         throttled_seconds=round(loop.time() - began, 2),
         repointed=True,
+        unterminated=left_open,
     )
 
 

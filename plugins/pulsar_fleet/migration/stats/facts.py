@@ -24,6 +24,8 @@ class NamespaceFacts:
     :param green_clients: client version → number of clients that use the namespace on green already.
     :param links: topic → the other clusters to which blue should replicate it.
     :param retained: what keeps read messages on blue, as `retained_by` tells it.
+    :param ended: partitions that their owner has terminated on blue.
+    :param shadows: shadow topic on blue → its source.
     """
 
     namespace: NamespaceName
@@ -36,6 +38,8 @@ class NamespaceFacts:
     green_clients: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[TopicName, frozenset[str]] = field(default_factory=dict)
     retained: str = ""
+    ended: tuple[TopicName, ...] = ()
+    shadows: Mapping[TopicName, str] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

@@ -66,6 +66,11 @@ class PartitionState(Document):
         )
 
     @property
+    def is_gone(self) -> bool:
+        """Whether its broker answered that it does not exist."""
+        return self.close and self.absence is Absence.GONE
+
+    @property
     def producers(self) -> int:
         """Connected producers."""
         return sum(client.role is Role.PRODUCER for client in self.clients)

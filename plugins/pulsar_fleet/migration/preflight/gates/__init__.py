@@ -18,6 +18,7 @@ from pulsar_fleet.migration.preflight.gates import (
     retention,
     scheduler,
     topics,
+    unmovable,
     whole_cluster,
 )
 from pulsar_fleet.migration.preflight.view import View
@@ -53,6 +54,8 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     topics.replicated_namespaces_are_not_redirected,
     topics.no_topic_has_the_property_of_the_broker,
     topics.functions_are_reported,
+    unmovable.no_shadow_topic_moves,
+    unmovable.ended_topics_are_reported,
     clients.clients_follow_a_redirect,
     clients.readers_continue,
     clients.pattern_consumers_are_reported,

@@ -17,8 +17,10 @@ RAISED_TO_BLOCKERS: Mapping[str, str] = {
 }
 """Warnings of these checks that are blockers for a migration, and why."""
 
-REPORTED_ELSEWHERE = frozenset({"not-visible", "resource-not-readable", "dynamic-settings-differ"})
-"""The gates about what could not be read report the first two; a run overrides dynamic settings of blue itself."""
+REPORTED_ELSEWHERE = frozenset(
+    {"not-visible", "resource-not-readable", "dynamic-settings-differ", "topic-terminated", "shadow-topic"}
+)
+"""Gates of a migration report them; a run overrides dynamic settings of blue itself."""
 
 
 LEFT_GREEN = frozenset({"namespace-migrated", "topic-terminated-on-target"})

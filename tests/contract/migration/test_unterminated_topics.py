@@ -1,0 +1,121 @@
+"""Topics that the flag does not terminate: one that its owner has ended, a shadow, one that is deleted in between."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.moved_namespace import MovedNamespace
+
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.abort import abort_migration
+from pulsar_fleet.migration.model import Phase, Strategy
+from pulsar_fleet.preflight.waivers import Waiver
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REDIRECT, Strategy.REPLICATE], ids=str)
+async def test_a_topic_that_its_owner_terminated_ends_on_green_too(moved: MovedNamespace, strategy: Strategy) -> None:
+    feed = moved.topic("feed")
+    await moved.blue.create_topic(feed)
+    await moved.blue.create_subscription(feed, "archive")
+    await moved.publish("feed", 5)
+    await moved.blue.post(f"/{feed.path}/terminate")
+    if strategy is Strategy.REDIRECT:
+        await moved.blue.post(f"{feed.subscription_path('archive')}/skip_all")
+    moves = await moved.until_cut_over(strategy)
+    await moved.cut_over(moves)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+    assert "terminatedPosition" in await moved.green.internal_info(feed)
+    unread = (await moved.green.stats(feed))["subscriptions"]["archive"]["msgBacklog"]
+    assert unread == (5 if strategy is Strategy.REPLICATE else 0)
+    assert "terminatedPosition" not in await moved.green.internal_info(moved.topic("live"))
+
+
+async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:
+    await retain_everything(moved)
+    await make_shadow(moved, "shadow", of="live")
+    with pytest.raises(PreconditionFailed, match="shadow-stays"):
+        await steps.check_gates(moved.sides, moved.run, [moved.namespace], None)
+    waiver = Waiver(id="shadow-stays", resource=str(moved.topic("shadow")), who="ann", why="its readers are gone")
+    _, findings = await steps.check_gates(moved.sides, moved.run, [moved.namespace], None, waivers=[waiver])
+    assert "shadow-stays" in {finding.id for finding in findings}
+
+
+@pytest.mark.parametrize(
+    "strategy", [Strategy.REDIRECT, pytest.param(Strategy.REPLICATE, marks=pytest.mark.long)], ids=str
+)
+async def test_one_topic_that_resists_stops_no_other(moved: MovedNamespace, strategy: Strategy) -> None:
+    """It becomes a shadow topic behind the gates; the run ends incomplete, and complete when its reader has left."""
+    late = moved.topic("late")
+    await moved.blue.create_topic(late)
+    await retain_everything(moved)
+    moves = await moved.until_cut_over(strategy)
+    await moved.blue.delete(f"/{late.path}", force=True)
+    await make_shadow(moved, "late", of="live")
+    reader = await asyncio.to_thread(moved.client.subscribe, str(late), "late")
+    await moved.cut_over(moves)
+    with pytest.raises(PreconditionFailed, match=f"1 of 2 partitions is not terminated on blue.*\n  {late}: .*shadow"):
+        await moved.finish(moves)
+    assert moved.phase == Phase.INCOMPLETE
+    assert {row.phase for row in moved.run.ledger.phases(moved.run.id)} >= {Phase.DRAINED, Phase.VERIFIED}
+    await asyncio.to_thread(reader.close)
+    await moved.finish(moves)
+    assert moved.phase in (Phase.CLEANED, Phase.FINISHED)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REDIRECT, Strategy.REPLICATE], ids=str)
+async def test_a_topic_that_is_deleted_after_the_flag_stops_nothing(moved: MovedNamespace, strategy: Strategy) -> None:
+    late = await make_late(moved, copied=strategy is Strategy.REPLICATE)
+    moves = await moved.until_cut_over(strategy)
+    await moved.cut_over(moves)
+    await moved.blue.delete(f"/{late.path}", force=True)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+    if strategy is Strategy.REPLICATE:
+        assert (await moved.green.stats(late))["subscriptions"]["archive"]["msgBacklog"] == 5
+
+
+async def test_a_copied_topic_that_is_deleted_before_the_flag_is_named(moved: MovedNamespace) -> None:
+    late = await make_late(moved, copied=True)
+    moves = await moved.until_cut_over(Strategy.REPLICATE)
+    await moved.blue.delete(f"/{late.path}", force=True)
+    with pytest.raises(PreconditionFailed, match=f"{late} had messages .* was deleted on blue since. Nothing was flag"):
+        await moved.cut_over(moves)
+    await abort_migration(moved.sides, moved.run, moves)
+    assert await moved.blue.topics(moved.namespace) == (moved.topic("live"),)
+    assert moved.phase == Phase.ABORTED
+
+
+async def test_an_unread_topic_that_is_deleted_before_the_flag_is_empty(moved: MovedNamespace) -> None:
+    late = await make_late(moved, copied=False)
+    moves = await moved.until_cut_over(Strategy.REDIRECT)
+    await moved.blue.delete(f"/{late.path}", force=True)
+    await moved.cut_over(moves)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+
+
+async def make_late(moved: MovedNamespace, *, copied: bool) -> TopicName:
+    """A second topic; with a subscription and unread messages where it is copied."""
+    late = moved.topic("late")
+    await moved.blue.create_topic(late)
+    if copied:
+        await moved.blue.create_subscription(late, "archive")
+        await moved.publish("late", 5)
+    return late
+
+
+async def make_shadow(moved: MovedNamespace, name: str, *, of: str) -> None:
+    """Not linked to its source, which would be a change of settings that the proof sees."""
+    await moved.blue.put(f"/{moved.topic(name).path}", {SHADOW_SOURCE: str(moved.topic(of))})
+
+
+async def retain_everything(moved: MovedNamespace) -> None:
+    """With less the broker deletes data of a shadow topic's source."""
+    retention = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    await moved.blue.post(f"/namespaces/{moved.namespace.path}/retention", retention)
