@@ -42,7 +42,17 @@ _NEAREST = "test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong"
 _NOT_IN_PAIRS = f"unit/preflight/test_compatibility.py::{_NEAREST}"
 _NOT_IN_VIEWS = f"unit/migration/test_gates.py::{_NEAREST}"
 _NOT_BEFORE_FAILBACK = f"unit/migration/test_failback_checks.py::{_NEAREST}"
+_COMPACTED = "contract/migration/test_compacted_topics.py::"
 INVENTORY: tuple[Group, ...] = (
+    Group(
+        Kind.CALL,
+        f"{_COMPACTED}test_values_that_are_written_again_are_moved",
+        _NOT_IN_VIEWS,
+        {
+            "compacted-values-stay": ("move the namespace with replicate_then_switch",),
+            "compacted-values-trimmed": ("set a retention",),
+        },
+    ),
     Group(
         Kind.CALL,
         f"{_CALLS}test_the_printed_call_removes_the_finding_and_harms_nothing",

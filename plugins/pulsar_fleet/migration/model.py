@@ -10,6 +10,7 @@ from typing import Self
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 
@@ -137,6 +138,7 @@ class Move(Document):
     :param topics: topic → partition count, 0 for a plain topic.
     :param partitions: partition or plain topic → its clients.
     :param ended: those of `partitions` that their owner has terminated: they are terminated on green too.
+    :param compacted: those of `partitions` whose compacted view has values: they are compacted on green too.
     """
 
     namespace: NamespaceName
@@ -145,6 +147,7 @@ class Move(Document):
     topics: Mapping[TopicName, int]
     partitions: Mapping[TopicName, PartitionClients]
     ended: tuple[TopicName, ...] = ()
+    compacted: tuple[TopicName, ...] = ()
 
     @property
     def stored_topics(self) -> list[TopicName]:
@@ -200,6 +203,7 @@ def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, 
             if partition.topic.persistent and partition.topic.parent not in facts.shadows
         },
         ended=facts.ended,
+        compacted=tuple(facts.compacted),
     )
 
 
@@ -222,6 +226,8 @@ def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
                 return Strategy.REPLICATE, (
                     f"subscription {subscription.name!r} of {partition.topic} has delayed messages"
                 )
+    for topic, view in facts.compacted.items():
+        return Strategy.REPLICATE, f"{topic} has {counted(view.entries, 'value')} for readers of the compacted topic"
     if facts.retained:
         return Strategy.REPLICATE, f"{facts.retained} retains messages that were already read"
     return Strategy.REDIRECT, "every backlog has consumers and nothing is retained"

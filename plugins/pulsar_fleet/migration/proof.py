@@ -14,6 +14,7 @@ from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.proof_reader import ProofReader, Unfinished
@@ -56,6 +57,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
+        await compact(green, [topic for move in moves.moves if move.strategy.copies for topic in move.compacted])
         begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in replicated_namespaces(moves)])
         baselines = dict(begun[0].baselines) if begun else {}
         for move in moves.moves:

@@ -46,6 +46,7 @@ from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, Expectations, View
+from pulsar_fleet.migration.stats.compaction import CompactedView
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
@@ -258,6 +259,11 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
     ),
     ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),
+    ("compacted-values-stay", lambda base: with_facts(base, compacted={TOPIC: CompactedView(10, in_log=True)})),
+    (
+        "compacted-values-trimmed",
+        lambda base: replicating(with_facts(base, compacted={TOPIC: CompactedView(10, in_log=False)})),
+    ),
     ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
     ("topic-ended", lambda base: with_facts(base, ended=TOPIC.partitions(1))),
     ("client-cannot-follow", stats(version="2.11.4")),
@@ -371,6 +377,10 @@ NEAREST: dict[str, Spoil] = {
         snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"}, terminated=True),
     ),
     "functions-in-namespace": lambda base: with_facts(base, functions=()),
+    "compacted-values-stay": lambda base: with_facts(base, compacted={}),
+    "compacted-values-trimmed": lambda base: replicating(
+        with_facts(base, compacted={TOPIC: CompactedView(10, in_log=True)})
+    ),
     "shadow-stays": lambda base: with_facts(base, shadows={}),
     "topic-ended": lambda base: with_facts(base, ended=()),
     **dict.fromkeys(

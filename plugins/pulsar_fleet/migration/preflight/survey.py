@@ -1,7 +1,8 @@
 """Read from both clusters what the gates check. Changes nothing; loads the topics of the namespaces on blue.
 
 Calls: those of two snapshots (six for a namespace, two for a topic, a fixed number for the cluster and each broker),
-one for the clients of each topic on blue, one for each namespace's non-persistent topics, a few for the redirect.
+two for the clients and the compacted view of each topic on blue, one for each namespace's non-persistent topics, a
+few for the redirect.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import read_partitions
 from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to
 from pulsar_fleet.migration.cutover.termination import ended_by_owner
+from pulsar_fleet.migration.preflight.compacted_topics import read_compacted
 from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
 from pulsar_fleet.migration.preflight.redirect_probe import (
     addresses_of_all,
@@ -122,7 +124,7 @@ async def _note_external_workers(admin: AdminClient, attempts: PartialReads) -> 
 class _Contents:
     """The contents of a snapshot, by namespace."""
 
-    cluster: str
+    snapshot: Snapshot
     policies: Mapping[str, JsonObject]
     topics: Mapping[str, Mapping[TopicName, int]]
     lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
@@ -160,7 +162,7 @@ class _Contents:
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {state.name: state.policies for state in snapshot.namespaces}
         return cls(
-            snapshot.cluster,
+            snapshot,
             policies,
             topics,
             lists,
@@ -181,8 +183,15 @@ async def _namespace(
     if document is not None:
         topics |= await attempts.read(text, _non_persistent(blue, name)) or {}
     listed, own = frozenset((document or {}).get("replication_clusters") or ()), contents.lists.get(text, {})
-    links = {topic: own.get(topic, listed) - {contents.cluster} for topic in topics if topic.persistent}
+    links = {topic: own.get(topic, listed) - {contents.snapshot.cluster} for topic in topics if topic.persistent}
     partitions, unread = await read_partitions(blue, topics, links)
+    shadows = contents.shadows.get(text, {})
+    stored = [
+        stats.topic
+        for stats in partitions
+        if stats.exists and stats.topic.persistent and stats.topic.parent not in shadows
+    ]
+    compacted, unread_views = await read_compacted(blue, contents.snapshot, stored)
     ended = [
         await attempts.read(str(topic), ended_by_owner(blue, topic, count)) or ()
         for topic, count in contents.terminated.get(text, {}).items()
@@ -198,12 +207,13 @@ async def _namespace(
         topics=topics,
         partitions=partitions,
         links=links,
-        unread=(*unread, *attempts.take_notes()),
+        unread=(*unread, *unread_views, *attempts.take_notes()),
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
         ended=tuple(partition for partitions in ended for partition in partitions),
-        shadows=contents.shadows.get(text, {}),
+        shadows=shadows,
+        compacted=compacted,
     )
 
 

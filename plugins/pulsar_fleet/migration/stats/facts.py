@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
+from pulsar_fleet.migration.stats.compaction import CompactedView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class NamespaceFacts:
     :param retained: what keeps read messages on blue, as `retained_by` tells it.
     :param ended: partitions that their owner has terminated on blue.
     :param shadows: shadow topic on blue → its source.
+    :param compacted: partition on blue → what only readers of the compacted topic get.
     """
 
     namespace: NamespaceName
@@ -40,6 +42,7 @@ class NamespaceFacts:
     retained: str = ""
     ended: tuple[TopicName, ...] = ()
     shadows: Mapping[TopicName, str] = field(default_factory=dict)
+    compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pulsar_fleet.migration.preflight.gates import (
     brokers,
     clients,
+    compaction,
     compatibility,
     flags,
     green,
@@ -54,6 +55,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     topics.replicated_namespaces_are_not_redirected,
     topics.no_topic_has_the_property_of_the_broker,
     topics.functions_are_reported,
+    compaction.compacted_values_are_moved,
     unmovable.no_shadow_topic_moves,
     unmovable.ended_topics_are_reported,
     clients.clients_follow_a_redirect,

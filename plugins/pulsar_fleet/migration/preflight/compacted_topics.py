@@ -1,0 +1,38 @@
+"""Read which partitions of blue have values that only readers of a compacted topic get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.links.partition_stats import internal_stats_documents
+from pulsar_fleet.messages.clients.compacted import first_compacted
+from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_entries, compacted_view, compacting_topics
+from pulsar_fleet.snapshot.model import Snapshot
+
+
+async def read_compacted(
+    blue: AdminClient, snapshot: Snapshot, partitions: Sequence[TopicName]
+) -> tuple[dict[TopicName, CompactedView], tuple[Note, ...]]:
+    """The compacted views with values, and a note for each that could not be read. Loads the topics.
+
+    Calls: one for each topic; a reader for each partition with a compacted ledger.
+    """
+    attempts, views = PartialReads(), dict[TopicName, CompactedView]()
+    compacting = compacting_topics(snapshot, {partition.parent for partition in partitions})
+    for topic, document in (await internal_stats_documents(blue, partitions)).items():
+        if isinstance(document, FleetError):
+            if not isinstance(document, NotFound):
+                attempts.note(str(topic), Problem.UNREADABLE, str(document))
+            continue
+        first = None
+        if compacted_entries(document):
+            first = await attempts.read(str(topic), asyncio.to_thread(first_compacted, blue.connection, topic))
+        if view := compacted_view(document, first, compacting=topic.parent in compacting):
+            views[topic] = view
+    return views, tuple(attempts.take_notes())

@@ -1,0 +1,71 @@
+"""Values that only readers of a compacted topic get: no subscription holds them, and no retention (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import effective_value
+from pulsar_fleet.cluster.policies.model import Scope
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.snapshot.model import Snapshot
+
+_THRESHOLD = TOPIC_BY_FIELD["compactionThreshold"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedView:
+    """The compacted view of one plain topic or partition.
+
+    :param entries: of its compacted ledger; of its log, where the broker compacts it and has not yet.
+    :param in_log: whether the log still has all of them, so that a copy of the log is enough.
+    """
+
+    entries: int
+    in_log: bool
+
+
+def compacting_topics(snapshot: Snapshot, topics: Collection[TopicName]) -> frozenset[TopicName]:
+    """Those of the topics that some broker compacts by itself."""
+    own: dict[str, dict[Scope, JsonObject]] = {}
+    for row in snapshot.topic_policies:
+        own.setdefault(row.topic, {})[Scope(row.scope)] = topic_comparable(row.policies)
+    namespaces = {state.name: comparable(state.policies, snapshot.cluster) for state in snapshot.namespaces}
+    configurations = [broker.configuration for broker in snapshot.brokers] or [{}]
+
+    def threshold(topic: TopicName, configuration: JsonObject) -> int:
+        scopes = own.get(str(topic), {})
+        value = effective_value(
+            _THRESHOLD,
+            local=scopes.get(Scope.LOCAL, {}),
+            shared=scopes.get(Scope.GLOBAL, {}),
+            namespace=namespaces.get(str(topic.namespace), {}),
+            configuration=configuration,
+        )
+        return int(value or 0)
+
+    return frozenset(
+        topic for topic in topics if any(threshold(topic, configuration) > 0 for configuration in configurations)
+    )
+
+
+def compacted_view(internal_stats: JsonObject, first: Position | None, *, compacting: bool) -> CompactedView | None:
+    """The view of a partition from its `internalStats`; None without a value.
+
+    :param first: where a reader of the compacted topic begins.
+    :param compacting: whether the broker compacts the topic by itself.
+    """
+    log, entries = Ledgers.of(internal_stats), compacted_entries(internal_stats)
+    if entries:
+        return CompactedView(entries, first is None or (bool(len(log)) and log.at(0) <= first))
+    return CompactedView(len(log), in_log=True) if compacting and len(log) else None
+
+
+def compacted_entries(internal_stats: JsonObject) -> int:
+    """Entries of the compacted ledger; 0 without one."""
+    ledger: Mapping[str, int] = internal_stats.get("compactedLedger") or {}
+    return max(int(ledger.get("entries") or 0), 0)
