@@ -491,6 +491,7 @@ INVENTORY: tuple[Group, ...] = (
             "delayed-messages": ("wait until they are delivered",),
             "flags-unknown": ("superuser's token",),
             "functions-in-namespace": ("create them on green",),
+            "retained-messages-stay": ("or nothing if nobody reads them again",),
             "shadow-stays": ("a deletion by hand can delete data of its source",),
             "topic-ended": ("nothing",),
             "functions-unknown": ("make the functions worker answer",),

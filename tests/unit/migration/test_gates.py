@@ -264,6 +264,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         "compacted-values-trimmed",
         lambda base: replicating(with_facts(base, compacted={TOPIC: CompactedView(10, in_log=False)})),
     ),
+    ("retained-messages-stay", lambda base: with_facts(base, retained="the namespace")),
     ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
     ("topic-ended", lambda base: with_facts(base, ended=TOPIC.partitions(1))),
     ("client-cannot-follow", stats(version="2.11.4")),
@@ -381,6 +382,7 @@ NEAREST: dict[str, Spoil] = {
     "compacted-values-trimmed": lambda base: replicating(
         with_facts(base, compacted={TOPIC: CompactedView(10, in_log=True)})
     ),
+    "retained-messages-stay": lambda base: replicating(with_facts(base, retained="the namespace")),
     "shadow-stays": lambda base: with_facts(base, shadows={}),
     "topic-ended": lambda base: with_facts(base, ended=()),
     **dict.fromkeys(

@@ -46,6 +46,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     compatibility.clusters_are_compatible,
     retention.green_keeps_messages_for_the_drain,
     retention.green_keeps_the_copy,
+    retention.retained_messages_are_reported,
     topics.no_transactions_are_used,
     topics.messages_in_flight_can_be_lost,
     topics.delayed_messages_are_reported,

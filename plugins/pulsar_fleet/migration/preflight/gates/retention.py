@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
+from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.checks.policies import messages_outlive_the_lag
@@ -18,6 +18,24 @@ _COPY_NOT_KEPT = blocks(
     "Until the cut-over sets the cursors, green deletes full ledgers of the copy.",
     never_waived="the first messages of the copy are deleted before a subscription can get them.",
 )
+
+
+_RETAINED = warns(
+    "retained-messages-stay",
+    Owner.APPLICATION,
+    "A redirect moves no stored message: who reads from the beginning on green does not get them.",
+)
+
+
+def retained_messages_are_reported(view: View) -> Iterator[Finding]:
+    """Messages that every subscription has read, and that retention keeps on blue."""
+    for facts in view.moving:
+        if facts.retained and not view.replicates(facts.namespace):
+            yield _RETAINED.finding(
+                str(facts.namespace),
+                f"{facts.retained} retains messages on {view.blue.name}",
+                "move the namespace with replicate_then_switch, or nothing if nobody reads them again.",
+            )
 
 
 def green_keeps_messages_for_the_drain(view: View) -> Iterator[Finding]:
