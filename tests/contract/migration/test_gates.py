@@ -75,6 +75,7 @@ SEEDED = (
     "blocker redirect-to-another-cluster cluster wide",
     "blocker replicator-disconnected T/far",
     "blocker retention-shorter-than-lag T/short",
+    "warning retained-messages-stay T/short",
     "blocker role-missing-on-green T/rights",
     "blocker schema-incompatible persistent://T/schema/events",
     "blocker security-differs cluster green",
