@@ -28,7 +28,7 @@ CATALOGUES = (
     "preflight/checks",
     "migration/preflight/gates",
     "migration/failback/checks.py",
-    "migration/proof_freshness.py",
+    "migration/proof/freshness.py",
 )
 """Where findings with remedies are defined, relative to the package."""
 

@@ -47,7 +47,7 @@ def _remedies() -> str:
     """The texts of the modules that print findings, with the parts of one text joined."""
     root = REPOSITORY / "plugins" / "pulsar_fleet"
     paths = [*root.glob("preflight/checks/*.py"), *root.glob("migration/preflight/gates/*.py")]
-    paths += [root / "migration/failback/checks.py", root / "migration/proof_freshness.py"]
+    paths += [root / "migration/failback/checks.py", root / "migration/proof/freshness.py"]
     return re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in paths))
 
 

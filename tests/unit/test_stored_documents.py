@@ -26,8 +26,8 @@ from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof_freshness import ProofBaseline
-from pulsar_fleet.migration.proof_reader import Unfinished
+from pulsar_fleet.migration.proof.freshness import ProofBaseline
+from pulsar_fleet.migration.proof.reader import Unfinished
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan

@@ -22,7 +22,7 @@ from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, r
 from pulsar_fleet.links.lag import read_replication_progress
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.links.start_position import copy_from
-from pulsar_fleet.migration import cleanup, proof
+from pulsar_fleet.migration import cleanup
 from pulsar_fleet.migration.artefacts import MOVES, WAVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
@@ -35,7 +35,8 @@ from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, release, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.reserved_subscriptions import reserve_subscriptions, store_reserved_subscriptions
-from pulsar_fleet.migration.proof import verify_subscriptions
+from pulsar_fleet.migration.proof import steps as proof
+from pulsar_fleet.migration.proof.steps import verify_subscriptions
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.migration.wave_cutover import cut_over
 from pulsar_fleet.migration.waves.approval_text import wave_members

@@ -31,7 +31,7 @@ from pulsar_fleet.migration.prepare import freeze
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, renew
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof_baseline import require_copied_topics, require_fresh
+from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.repoint.state import RepointState
 from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.migration.repoint.terminate import terminate_namespace

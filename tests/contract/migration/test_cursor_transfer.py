@@ -27,8 +27,8 @@ from pulsar_fleet.links.cluster_lists import begin_replication, end_replication,
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof import verify_messages as prove_messages
-from pulsar_fleet.migration.proof import verify_subscriptions
+from pulsar_fleet.migration.proof.steps import verify_messages as prove_messages
+from pulsar_fleet.migration.proof.steps import verify_subscriptions
 from pulsar_fleet.migration.steps import (
     clean_up_blue,
     cut_over,

@@ -31,7 +31,7 @@ from pulsar_fleet.migration.artefacts import COPY_PROOF
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.proof_reader import ProofReader
+from pulsar_fleet.migration.proof.reader import ProofReader
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import REQUEST
 

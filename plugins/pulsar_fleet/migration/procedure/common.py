@@ -19,7 +19,7 @@ from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import release, renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof_reader import Job, ProofReader
+from pulsar_fleet.migration.proof.reader import Job, ProofReader
 from pulsar_fleet.migration.request import Request
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.migration.waves.steps import (

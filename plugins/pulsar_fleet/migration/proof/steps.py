@@ -16,9 +16,9 @@ from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
-from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
-from pulsar_fleet.migration.proof_reader import ProofReader, Unfinished
-from pulsar_fleet.migration.proof_scope import (
+from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
+from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
+from pulsar_fleet.migration.proof.scope import (
     comparable,
     mapping_of,
     replicated_namespaces,

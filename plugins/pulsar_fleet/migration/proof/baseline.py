@@ -23,7 +23,7 @@ from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import BASELINE
 from pulsar_fleet.migration.drain.poll import list_loaded, read_partitions
 from pulsar_fleet.migration.model import Move, Phase, Strategy
-from pulsar_fleet.migration.proof_freshness import Growth, ProofBaseline, stale, uncopied
+from pulsar_fleet.migration.proof.freshness import Growth, ProofBaseline, stale, uncopied
 from pulsar_fleet.migration.stats.partition_state import Absence
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.preflight.findings import refusal_text
