@@ -9,6 +9,7 @@ from tests.support.snapshots import full_pair
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
 from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 
@@ -48,8 +49,8 @@ def of_topic(retention: JsonObject, scope: str = "local") -> TopicPolicyState:
     ],
 )
 def test_the_first_layer_that_retains_is_named(snapshot: Snapshot, expected: str) -> None:
-    assert retained_by(snapshot) == {str(NAME): expected}
+    assert retained_by(EffectivePolicies(snapshot)) == {str(NAME): expected}
 
 
 def test_a_namespace_that_does_not_exist_retains_nothing() -> None:
-    assert "acme/else" not in retained_by(blue({}, defaultRetentionTimeInMinutes="60"))
+    assert "acme/else" not in retained_by(EffectivePolicies(blue({}, defaultRetentionTimeInMinutes="60")))

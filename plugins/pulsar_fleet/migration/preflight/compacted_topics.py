@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
@@ -12,19 +12,19 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.links.partition_stats import internal_stats_documents
 from pulsar_fleet.messages.clients.compacted import first_compacted
-from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_entries, compacted_view, compacting_topics
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_entries, compacted_view
 
 
 async def read_compacted(
-    blue: AdminClient, snapshot: Snapshot, partitions: Sequence[TopicName]
+    blue: AdminClient, partitions: Sequence[TopicName], compacting: Collection[TopicName]
 ) -> tuple[dict[TopicName, CompactedView], tuple[Note, ...]]:
     """The compacted views with values, and a note for each that could not be read. Loads the topics.
 
     Calls: one for each topic; a reader for each partition with a compacted ledger.
+
+    :param compacting: topics that brokers compact by themselves.
     """
     attempts, views = PartialReads(), dict[TopicName, CompactedView]()
-    compacting = compacting_topics(snapshot, {partition.parent for partition in partitions})
     for topic, document in (await internal_stats_documents(blue, partitions)).items():
         if isinstance(document, FleetError):
             if not isinstance(document, NotFound):

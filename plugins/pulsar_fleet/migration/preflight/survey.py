@@ -36,6 +36,8 @@ from pulsar_fleet.migration.preflight.redirect_probe import (
 )
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
 from pulsar_fleet.migration.scope import namespaces_besides
+from pulsar_fleet.migration.stats.compaction import compacting_topics
+from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.preflight.schema_probe import probe_schemas
@@ -124,7 +126,7 @@ async def _note_external_workers(admin: AdminClient, attempts: PartialReads) -> 
 class _Contents:
     """The contents of a snapshot, by namespace."""
 
-    snapshot: Snapshot
+    cluster: str
     policies: Mapping[str, JsonObject]
     topics: Mapping[str, Mapping[TopicName, int]]
     lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
@@ -133,6 +135,7 @@ class _Contents:
     retained: Mapping[str, str]
     terminated: Mapping[str, Mapping[TopicName, int]]
     shadows: Mapping[str, Mapping[TopicName, str]]
+    compacting: frozenset[TopicName]
     unread: frozenset[str]
 
     @classmethod
@@ -161,16 +164,18 @@ class _Contents:
                 clients[item.namespace][item.name] = sum(int(count) for count in item.detail.values())
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {state.name: state.policies for state in snapshot.namespaces}
+        effective = EffectivePolicies(snapshot)
         return cls(
-            snapshot,
+            snapshot.cluster,
             policies,
             topics,
             lists,
             functions,
             clients,
-            retained_by(snapshot),
+            retained_by(effective),
             terminated,
             shadows,
+            compacting_topics(effective, (name for inside in topics.values() for name in inside)),
             unread,
         )
 
@@ -183,7 +188,7 @@ async def _namespace(
     if document is not None:
         topics |= await attempts.read(text, _non_persistent(blue, name)) or {}
     listed, own = frozenset((document or {}).get("replication_clusters") or ()), contents.lists.get(text, {})
-    links = {topic: own.get(topic, listed) - {contents.snapshot.cluster} for topic in topics if topic.persistent}
+    links = {topic: own.get(topic, listed) - {contents.cluster} for topic in topics if topic.persistent}
     partitions, unread = await read_partitions(blue, topics, links)
     shadows = contents.shadows.get(text, {})
     stored = [
@@ -191,7 +196,7 @@ async def _namespace(
         for stats in partitions
         if stats.exists and stats.topic.persistent and stats.topic.parent not in shadows
     ]
-    compacted, unread_views = await read_compacted(blue, contents.snapshot, stored)
+    compacted, unread_views = await read_compacted(blue, stored, contents.compacting)
     ended = [
         await attempts.read(str(topic), ended_by_owner(blue, topic, count)) or ()
         for topic, count in contents.terminated.get(text, {}).items()

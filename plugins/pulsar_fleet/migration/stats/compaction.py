@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.effective import effective_value
-from pulsar_fleet.cluster.policies.model import Scope
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
 
 _THRESHOLD = TOPIC_BY_FIELD["compactionThreshold"]
 
@@ -29,28 +26,14 @@ class CompactedView:
     in_log: bool
 
 
-def compacting_topics(snapshot: Snapshot, topics: Collection[TopicName]) -> frozenset[TopicName]:
+def compacting_topics(policies: EffectivePolicies, topics: Iterable[TopicName]) -> frozenset[TopicName]:
     """Those of the topics that some broker compacts by itself."""
-    own: dict[str, dict[Scope, JsonObject]] = {}
-    for row in snapshot.topic_policies:
-        own.setdefault(row.topic, {})[Scope(row.scope)] = topic_comparable(row.policies)
-    namespaces = {state.name: comparable(state.policies, snapshot.cluster) for state in snapshot.namespaces}
-    configurations = [broker.configuration for broker in snapshot.brokers] or [{}]
 
-    def threshold(topic: TopicName, configuration: JsonObject) -> int:
-        scopes = own.get(str(topic), {})
-        value = effective_value(
-            _THRESHOLD,
-            local=scopes.get(Scope.LOCAL, {}),
-            shared=scopes.get(Scope.GLOBAL, {}),
-            namespace=namespaces.get(str(topic.namespace), {}),
-            configuration=configuration,
-        )
-        return int(value or 0)
+    def is_compacted(topic: TopicName) -> bool:
+        thresholds = policies.values(_THRESHOLD, str(topic.namespace), str(topic))
+        return any(int(threshold or 0) > 0 for threshold in thresholds)
 
-    return frozenset(
-        topic for topic in topics if any(threshold(topic, configuration) > 0 for configuration in configurations)
-    )
+    return frozenset(filter(is_compacted, topics))
 
 
 def compacted_view(internal_stats: JsonObject, first: Position | None, *, compacting: bool) -> CompactedView | None:
