@@ -149,10 +149,12 @@ async def clean_up_blue(
     results: dict[str, JsonObject] = {}
     incomplete: list[str] = []
     async with sides.open() as (blue, green):
+        unsettled = {
+            topic: cause for topic, cause in (await unterminated(blue, green, run, moves.moves)).items() if cause
+        }
         for move in moves.moves:
             name = str(move.namespace)
-            left = {topic: cause for topic, cause in (await unterminated(blue, green, run, move)).items() if cause}
-            if left:
+            if left := {topic: cause for topic, cause in unsettled.items() if topic in move.partitions}:
                 incomplete.append(incomplete_text(move, left, moves.blue))
                 run.ledger.enter_phase(run.id, name, Phase.INCOMPLETE, {"unterminated": sorted(map(str, left))})
                 continue

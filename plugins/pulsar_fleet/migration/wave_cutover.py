@@ -105,8 +105,7 @@ class _WaveCutOver:
 
     def done(self) -> dict[str, JsonObject]:
         """Namespace → what its cut-over did."""
-        reference = self.run.artefacts.find(self.run.id, CUT_OVER)
-        return self.run.artefacts.read_json(reference) if reference else {}
+        return self.run.stored(CUT_OVER) or {}
 
     async def one_by_one(self) -> None:
         for move in self.moves.moves:

@@ -22,6 +22,7 @@ SELDOM_SECONDS = 10
 """A longer period prolongs the publish pause, and a gate warns of it."""
 
 _LOADED_SECONDS = 20.0
+_SLACK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ class CheckPeriods:
     def longest(self) -> float:
         """In seconds; an unknown period counts as the longest that no gate warns of."""
         return max([*self.seconds.values(), *(SELDOM_SECONDS for _ in self.unread)])
+
+    @property
+    def until_terminated(self) -> float:
+        """How many seconds a termination takes at most: two checks, and some time of a busy broker."""
+        return 2 * self.longest + _SLACK_SECONDS
 
 
 async def check_periods(blue: AdminClient, run: Run) -> CheckPeriods:

@@ -18,9 +18,6 @@ from pulsar_fleet.migration.cutover.checking_brokers import CheckPeriods, check_
 from pulsar_fleet.migration.cutover.termination import Terminations, read_terminations, terminate, wait_terminated
 from pulsar_fleet.migration.model import Move
 
-_SLACK_SECONDS = 5.0
-"""Added to two check periods, for a busy broker."""
-
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
@@ -38,7 +35,7 @@ async def confirm_termination(blue: AdminClient, move: Move, periods: CheckPerio
 
     :raises PreconditionFailed: blue has terminated none for the migration, so that it can be undone.
     """
-    seconds = periods.longest * 2 + _SLACK_SECONDS
+    seconds = periods.until_terminated
     terminations = await wait_terminated(blue, move, seconds)
     waiting = terminations.waiting
     movable = waiting and not move.strategy.flags_cluster
@@ -61,20 +58,20 @@ async def unterminated_causes(
     return {**causes, **await end_on_green(green, terminations.by_owner)}
 
 
-async def unterminated(blue: AdminClient, green: AdminClient, run: Run, move: Move) -> dict[TopicName, str]:
+async def unterminated(blue: AdminClient, green: AdminClient, run: Run, moves: Sequence[Move]) -> dict[TopicName, str]:
     """Partitions that the cut-over left unterminated and that still are, each with its cause and what to do.
 
     The cause is empty for a shadow topic without clients, of which nothing is left to move. A partition that was
     deleted is not among them. No call where the cut-over left none.
     """
-    reference = run.artefacts.find(run.id, CUT_OVER)
-    results = run.artefacts.read_json(reference) if reference else {}
-    left = [TopicName.parse(text) for text in (results.get(str(move.namespace)) or {}).get("unterminated") or ()]
-    if not left:
-        return {}
-    read, periods = await asyncio.gather(read_terminations(blue, move), check_periods(blue, run))
-    ends = {topic: end for topic, end in read.ends.items() if topic in left}
-    causes = await unterminated_causes(blue, green, Terminations(ends, read.by_owner.intersection(left)), periods)
+    results = run.stored(CUT_OVER) or {}
+    causes: dict[str, str] = {}
+    for move in moves:
+        left = {TopicName.parse(text) for text in (results.get(str(move.namespace)) or {}).get("unterminated") or ()}
+        if left:
+            read, periods = await asyncio.gather(read_terminations(blue, move), check_periods(blue, run))
+            ends = {topic: end for topic, end in read.ends.items() if topic in left}
+            causes |= await unterminated_causes(blue, green, Terminations(ends, read.by_owner & left), periods)
     return {TopicName.parse(text): cause for text, cause in causes.items()}
 
 

@@ -115,10 +115,13 @@ class DrainMonitor:
     def _open(self) -> list[Move]:
         return [move for move in self.moves if self._namespace(move).ended is None]
 
-    def _is_confirmed(self, move: Move) -> bool:
+    def _confirmed(self, move: Move) -> set[TopicName]:
+        """The partitions that the drain does not wait for any more."""
         namespace = self._namespace(move)
-        confirmed = namespace.blue.confirmed & namespace.green.confirmed
-        return all(topic in confirmed or topic in self.unterminated for topic in move.partitions)
+        return {*(namespace.blue.confirmed & namespace.green.confirmed), *self.unterminated}
+
+    def _is_confirmed(self, move: Move) -> bool:
+        return move.partitions.keys() <= self._confirmed(move)
 
     def _namespace(self, move: Move) -> NamespaceState:
         return self.state.namespaces[str(move.namespace)]
@@ -252,7 +255,7 @@ class DrainMonitor:
             move,
             namespace.blue.partitions,
             namespace.green.partitions,
-            {*(namespace.blue.confirmed & namespace.green.confirmed), *self.unterminated},
+            self._confirmed(move),
             forecast=forecast(namespace.samples),
             rates=namespace.rates,
         )

@@ -17,10 +17,7 @@ from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods, load_all
 from pulsar_fleet.migration.cutover.redirect import Redirect, set_cluster_flag, set_flag, store_redirect
-from pulsar_fleet.migration.cutover.termination import (
-    read_terminations,
-    wait_terminated,
-)
+from pulsar_fleet.migration.cutover.termination import read_terminations, wait_terminated
 from pulsar_fleet.migration.cutover.whole_cluster import set_to_end, waiting_subscriptions
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.permissions import missing_grants
@@ -166,7 +163,7 @@ async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
 
 async def _wait_terminated(context: RemedyContext) -> tuple[TopicName, ...]:
     periods = await check_periods(context.blue, context.run)
-    return (await wait_terminated(context.blue, context.move, 2 * periods.longest + 5)).waiting
+    return (await wait_terminated(context.blue, context.move, periods.until_terminated)).waiting
 
 
 async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) -> None:

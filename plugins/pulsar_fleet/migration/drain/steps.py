@@ -98,7 +98,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
         AdminClient(sides.green, retry_seconds=_POLL_RETRY_SECONDS) as green,
     ):
         moving = [move for move in moves.moves if move.strategy.redirects]
-        left = [topic for move in moving for topic in await unterminated(blue, green, run, move)]
+        left = await unterminated(blue, green, run, moving)
         try:
             yield DrainMonitor(
                 blue=blue,

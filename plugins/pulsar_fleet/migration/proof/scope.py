@@ -21,14 +21,12 @@ def without_cleaned(run: Run, moves: Moves) -> Moves:
 
 async def comparable(blue: AdminClient, green: AdminClient, run: Run, moves: Moves) -> tuple[Moves, frozenset[str]]:
     """The moves without partitions that blue did not terminate, or that were deleted there since; and the former."""
-    comparable, skipped = [], set[str]()
+    left, narrowed = await unterminated(blue, green, run, moves.moves), []
     for move in moves.moves:
-        left = await unterminated(blue, green, run, move)
         existing = set(await blue.topics(move.namespace)) if move.strategy.copies else move.partitions.keys()
         clients = {topic: own for topic, own in move.partitions.items() if topic in existing and topic not in left}
-        comparable.append(replace(move, partitions=clients))
-        skipped.update(map(str, left))
-    return replace(moves, moves=tuple(comparable)), frozenset(skipped)
+        narrowed.append(replace(move, partitions=clients))
+    return replace(moves, moves=tuple(narrowed)), frozenset(map(str, left))
 
 
 def transferred_cursors(run: Run, moves: Moves) -> list[TransferredCursor]:
