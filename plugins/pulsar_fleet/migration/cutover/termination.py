@@ -177,7 +177,7 @@ async def _read(
     return {
         partition: info
         for topic, document in zip(topics, documents, strict=True)
-        for partition, info in _by_partition(topic, document, move)
+        for partition, info in _by_partition(parts[topic], document)
     }
 
 
@@ -186,13 +186,18 @@ def _terminated_at(info: JsonObject) -> Position | None:
     return Position(int(position["ledgerId"]), int(position["entryId"])) if position else None
 
 
-async def ended_by_owner(blue: AdminClient, topic: TopicName, partitions: int) -> tuple[TopicName, ...]:
-    """The partitions of a topic that are terminated, and not by a migration; two calls."""
-    parts = topic.partitions(partitions)
-    document = await read_info(blue, topic, parts, await blue.topics(topic.namespace))
-    inner = document.get("partitions") or {str(topic): document}
+async def ended_by_owner(
+    blue: AdminClient, topic: TopicName, partitions: Collection[TopicName], existing: Collection[TopicName]
+) -> tuple[TopicName, ...]:
+    """The partitions of a topic that are terminated, and not by a migration; a call, or one for each that exists.
+
+    :param partitions: all partitions by its partition count; `existing`: those that exist.
+    """
+    document = await read_info(blue, topic, partitions, existing)
     return tuple(
-        part for part in parts if (info := inner.get(str(part))) and _terminated_at(info) and not _is_marked(info)
+        partition
+        for partition, info in _by_partition(partitions, document)
+        if info and _terminated_at(info) and not _is_marked(info)
     )
 
 
@@ -200,8 +205,10 @@ def _is_marked(info: JsonObject) -> bool:
     return (info.get("properties") or {}).get(MIGRATED_PROPERTY) == "true"
 
 
-def _by_partition(topic: TopicName, document: JsonObject, move: Move) -> Iterator[tuple[TopicName, JsonObject | None]]:
+def _by_partition(
+    partitions: Collection[TopicName], document: JsonObject
+) -> Iterator[tuple[TopicName, JsonObject | None]]:
     # A plain topic that does not exist is answered as one whose partitions all lack.
     inner = document.get("partitions")
-    for partition in topic.partitions(move.topics[topic]):
+    for partition in partitions:
         yield partition, document if inner is None else inner.get(str(partition))

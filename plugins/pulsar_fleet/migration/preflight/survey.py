@@ -197,10 +197,12 @@ async def _namespace(
         if stats.exists and stats.topic.persistent and stats.topic.parent not in shadows
     ]
     compacted, unread_views = await read_compacted(blue, stored, contents.compacting)
-    ended = [
-        await attempts.read(str(topic), ended_by_owner(blue, topic, count)) or ()
-        for topic, count in contents.terminated.get(text, {}).items()
-    ]
+    ended = await asyncio.gather(
+        *(
+            attempts.read(str(topic), ended_by_owner(blue, topic, topic.partitions(count), stored))
+            for topic, count in contents.terminated.get(text, {}).items()
+        )
+    )
     on_green = green_contents.policies.get(text)
     if on_green is None and text in green_contents.unread:
         # A cluster that is not in the namespace's cluster list answers 412 to every call except for the policies.
@@ -216,7 +218,7 @@ async def _namespace(
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
-        ended=tuple(partition for partitions in ended for partition in partitions),
+        ended=tuple(partition for of_topic in ended for partition in of_topic or ()),
         shadows=shadows,
         compacted=compacted,
     )
