@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import Position, TopicName
+
+if TYPE_CHECKING:
+    import pulsar
 
 _SECONDS = 10
 _READ_MS = 5000
 
 
-def first_compacted(connection: ClusterConnection, topic: TopicName) -> Position | None:
-    """The position of the first message that a reader of this compacted plain topic or partition gets; None without.
+def first_compacted(
+    connection: ClusterConnection, topics: Collection[TopicName]
+) -> dict[TopicName, Position | FleetError | None]:
+    """The position of the first message that a reader of each compacted plain topic or partition gets, or its error.
 
-    Values of the compacted ledger keep the positions that they had in the log. Blocks; opens a client.
+    None for one that gives no message. Values of the compacted ledger keep the positions that they had in the log.
+    Blocks; opens one client, if there are topics.
 
-    :raises Unavailable: the broker gave no reader; the message says why.
+    :raises FleetError: see `open_client`.
     """
+    if not topics:
+        return {}
+    client = open_client(connection, operation_timeout_seconds=_SECONDS)
+    try:
+        return {topic: _first(client, topic, connection.name) for topic in topics}
+    finally:
+        client.close()
+
+
+def _first(client: pulsar.Client, topic: TopicName, cluster: str) -> Position | FleetError | None:
     import pulsar
 
-    client = open_client(connection, operation_timeout_seconds=_SECONDS)
     try:
         reader = client.create_reader(
             str(topic),
@@ -32,7 +50,6 @@ def first_compacted(connection: ClusterConnection, topic: TopicName) -> Position
     except pulsar.Timeout:
         return None
     except pulsar.PulsarException as error:
-        raise Unavailable(f"No reader of {topic} could be opened on {connection.name}: {error}.") from error
-    finally:
-        client.close()
+        return Unavailable(f"No reader of {topic} could be opened on {cluster}: {error}.")
+    reader.close()
     return Position(message.message_id().ledger_id(), message.message_id().entry_id())

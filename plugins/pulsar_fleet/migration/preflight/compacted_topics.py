@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import FleetError, NotFound
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.links.partition_stats import internal_stats_documents
 from pulsar_fleet.messages.clients.compacted import first_compacted
 from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_entries, compacted_view
@@ -25,14 +25,24 @@ async def read_compacted(
     :param compacting: topics that brokers compact by themselves.
     """
     attempts, views = PartialReads(), dict[TopicName, CompactedView]()
-    for topic, document in (await internal_stats_documents(blue, partitions)).items():
-        if isinstance(document, FleetError):
-            if not isinstance(document, NotFound):
-                attempts.note(str(topic), Problem.UNREADABLE, str(document))
-            continue
-        first = None
-        if compacted_entries(document):
-            first = await attempts.read(str(topic), asyncio.to_thread(first_compacted, blue.connection, topic))
-        if view := compacted_view(document, first, compacting=topic.parent in compacting):
+    read = await internal_stats_documents(blue, partitions)
+    documents = {topic: document for topic, document in read.items() if not isinstance(document, FleetError)}
+    compacted = [topic for topic, document in documents.items() if compacted_entries(document)]
+    begins = await _begins(blue, compacted)
+    for topic, answer in {**read, **begins}.items():
+        if isinstance(answer, FleetError) and not isinstance(answer, NotFound):
+            attempts.note(str(topic), Problem.UNREADABLE, str(answer))
+    positions = {topic: begin for topic, begin in begins.items() if not isinstance(begin, FleetError)}
+    for topic, document in documents.items():
+        if view := compacted_view(document, positions.get(topic), compacting=topic.parent in compacting):
             views[topic] = view
     return views, tuple(attempts.take_notes())
+
+
+async def _begins(
+    blue: AdminClient, compacted: Sequence[TopicName]
+) -> Mapping[TopicName, Position | FleetError | None]:
+    try:
+        return await asyncio.to_thread(first_compacted, blue.connection, compacted)
+    except FleetError as error:
+        return dict.fromkeys(compacted, error)
