@@ -23,6 +23,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.versions import loses_topic_policies, version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.snapshot.collect import collect, collect_into
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.resources import subscriptions_in_info
@@ -463,10 +464,7 @@ async def test_policies_that_a_compaction_of_pulsar_3_0_may_hide_are_unknown(
     both = await read(on_blue, name)
     assert [row.scope for row in both.topic_policies] == ["global", "local"]
     events = TopicName(name, POLICY_EVENTS)
-    await on_blue.put(f"/{events.path}/compaction")
-    async with asyncio.timeout(30):
-        while (await on_blue.get(f"/{events.path}/compaction"))["status"] != "SUCCESS":
-            await asyncio.sleep(0.1)
+    await compact(on_blue, [events])
     hidden = await read(on_blue, name)
     assert hidden.topic_policies == ()
     (note,) = hidden.unreadable

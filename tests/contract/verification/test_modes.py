@@ -27,6 +27,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
 from pulsar_fleet.verification.coverage import Coverage, Mode, Sample
@@ -185,10 +186,7 @@ async def test_a_topic_compacted_on_one_side_is_compared_by_its_latest_values(
 
 async def compact_and_trim(admin: AdminClient, topic: TopicName) -> None:
     """Compact, and remove the log behind it."""
-    await admin.put(f"/{topic.path}/compaction")
-    async with asyncio.timeout(30):
-        while (await admin.get(f"/{topic.path}/compaction"))["status"] != "SUCCESS":
-            await asyncio.sleep(0.1)
+    await compact(admin, [topic])
     await trim(admin, topic)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.polling import wait_until
+from pulsar_fleet.cluster.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -23,24 +25,32 @@ async def compact(green: AdminClient, partitions: Sequence[TopicName]) -> None:
 
     :raises PreconditionFailed: a compaction failed or has not ended.
     """
-    loop = asyncio.get_running_loop()
-    end, waiting = loop.time() + _SECONDS, list(partitions)
-    await asyncio.gather(*(_begin(green, topic) for topic in waiting))
-    while waiting:
-        documents = await asyncio.gather(*(green.get(f"/{topic.path}/compaction") for topic in waiting))
-        states = dict(zip(waiting, documents, strict=True))
-        for topic, document in states.items():
-            if document["status"] == "ERROR" or loop.time() > end:
-                raise PreconditionFailed(
-                    f"{topic} was not compacted on {green.connection.name}: {document['status']} "
-                    f"{document.get('lastError') or ''}. Its readers would lack values there; nothing was flagged. "
-                    "Check the log of its broker, then run again.",
-                    cluster=green.connection.name,
-                )
-        waiting = [topic for topic, document in states.items() if document["status"] != "SUCCESS"]
-        await asyncio.sleep(_POLL_SECONDS if waiting else 0)
-    if partitions:
-        log.info("%s: %d partitions compacted, first %s", green.connection.name, len(partitions), partitions[0])
+    if not partitions:
+        return
+    await asyncio.gather(*(_begin(green, topic) for topic in partitions))
+    await wait_until(
+        lambda: _progress(green, partitions),
+        seconds=_SECONDS,
+        poll_seconds=_POLL_SECONDS,
+        progress=log.debug,
+        missed=f"{green.connection.name} has not compacted every copy, whose readers would lack values; nothing was "
+        "flagged",
+    )
+    log.info("%s: %d partitions compacted, first %s", green.connection.name, len(partitions), partitions[0])
+
+
+async def _progress(green: AdminClient, partitions: Sequence[TopicName]) -> tuple[bool, str]:
+    documents = await asyncio.gather(*(green.get(f"/{topic.path}/compaction") for topic in partitions))
+    states = dict(zip(partitions, documents, strict=True))
+    for topic, document in states.items():
+        if document["status"] == "ERROR":
+            raise PreconditionFailed(
+                f"{topic} was not compacted on {green.connection.name}: {document.get('lastError') or 'ERROR'}. Its "
+                "readers would lack values there; nothing was flagged. Check the log of its broker, then run again.",
+                cluster=green.connection.name,
+            )
+    waiting = [topic for topic, document in states.items() if document["status"] != "SUCCESS"]
+    return not waiting, f"{len(waiting)} of {counted(len(partitions), 'partition')} left"
 
 
 async def _begin(green: AdminClient, topic: TopicName) -> None:
