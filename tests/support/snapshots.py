@@ -10,6 +10,7 @@ from typing import Any
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.snapshot.model import (
     BrokerState,
@@ -257,7 +258,10 @@ def _cluster(own: str, other: str, layout: Layout, *, version: str, replicating:
         topics=tuple(TopicState(name, topic[0], {"team": "billing"}) for name, topic in topics),
         schemas=tuple(schema for name, topic in topics for schema in _schemas(name, topic[1])),
         subscriptions=tuple(
-            SubscriptionState(name, name, sub, "1:1", replicating) for name, topic in topics for sub in topic[2]
+            SubscriptionState(name, str(place), sub, "1:1", replicating)
+            for name, topic in topics
+            for sub in topic[2]
+            for place in TopicName.parse(name).partitions(topic[0])
         ),
         topic_policies=tuple(TopicPolicyState(name, "local", topic[3], 0) for name, topic in topics if topic[3]),
         inventory=tuple(

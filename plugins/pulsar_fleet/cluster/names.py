@@ -148,6 +148,12 @@ class TopicName(TextValue):
         return self.parent.local.startswith("__") or str(self.namespace) in SYSTEM_NAMESPACES
 
 
+def with_parent(name: str) -> frozenset[str]:
+    """A name, and that of the partitioned topic if it is the full name of a partition."""
+    match = _PARTITION.match(name) if "://" in name else None
+    return frozenset({name, match["parent"]} if match else {name})
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position(TextValue):
     """Position of an entry in a topic: ledger and entry; `entry` is -1 before the first entry of a ledger."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, with_parent
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported, setting_order
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
@@ -82,7 +82,7 @@ class Planner:
 
     def add(self, difference: Difference) -> None:
         """Plan one difference. What belongs to a topic that is not created is left alone with the topic."""
-        if difference.name in self._skipped_topics:
+        if with_parent(difference.name) & self._skipped_topics:
             self.left_alone.append(LeftAlone.of(difference, "its topic is left alone"))
             return
         change = self._decide(difference)
@@ -106,7 +106,7 @@ class Planner:
             (shared if namespace is None else within.setdefault(str(namespace), [])).append(change)
         ordered = (*shared, *(change for name in sorted(within) for change in self._of_namespace(name, within[name])))
         created = {change.name for change in ordered if change.action is Action.CREATE and not change.field}
-        return tuple(self._with_risks(change, new=change.name in created) for change in ordered)
+        return tuple(self._with_risks(change, new=bool(with_parent(change.name) & created)) for change in ordered)
 
     def _with_risks(self, change: Change, *, new: bool) -> Change:
         """The change with its hazard. What the same plan creates stores no messages yet that a value could discard."""

@@ -10,8 +10,9 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
-from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, diff_documents, diff_resources, same
-from pulsar_fleet.snapshot.model import SchemaState, Snapshot, SubscriptionState, TopicState
+from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, diff_documents, diff_resources
+from pulsar_fleet.planning.subscription_diff import SUBSCRIPTION_COLUMNS, diff_subscriptions
+from pulsar_fleet.snapshot.model import SchemaState, Snapshot, TopicState
 
 # An option of the last write, not a part of the policy.
 _WRITE_OPTION = "unload_scope"
@@ -83,7 +84,7 @@ Row = TypeVar("Row")
 COMPARED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "topics": ("partitions", "properties"),
     "schemas": ("type", "schema", "properties"),
-    "subscriptions": ("replicated", "properties"),
+    "subscriptions": SUBSCRIPTION_COLUMNS,
 }
 """By table, the columns that are compared unchanged; the catalogues define how documents of policies are compared."""
 
@@ -97,7 +98,7 @@ def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
         _topics,
         _schemas,
         _topic_policies,
-        _subscriptions,
+        diff_subscriptions,
     )
     return tuple(difference for step in steps for difference in step(source, target))
 
@@ -172,35 +173,6 @@ def _topic_policies(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
             Resource.TOPIC_POLICY, topic, ours.get((topic, scope), {}), theirs.get((topic, scope), {})
         ):
             yield replace(difference, field=f"{scope}/{difference.field}")
-
-
-def subscription_value(rows: Iterable[SubscriptionState]) -> JsonObject:
-    """A subscription in its comparable shape, from its cursors; positions are not compared."""
-    cursors = list(rows)
-    properties: JsonObject = {}
-    for cursor in cursors:
-        properties |= cursor.properties
-    return {"replicated": any(cursor.replicated for cursor in cursors), "properties": properties}
-
-
-def _subscriptions(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
-    """A subscription exists when every partition has it."""
-    topics = {row.name: max(row.partitions, 1) for row in source.topics}
-
-    def cursors(snapshot: Snapshot) -> dict[tuple[str, str], list[SubscriptionState]]:
-        grouped = _grouped(snapshot.subscriptions, lambda row: (row.topic, row.name))
-        return {key: rows for key, rows in grouped.items() if key[0] in topics}
-
-    ours, theirs = cursors(source), cursors(target)
-    for key in sorted({*ours, *theirs}):
-        source_value = subscription_value(ours[key]) if key in ours else None
-        target_value = subscription_value(theirs[key]) if key in theirs else None
-        if source_value is None:
-            yield Difference(Resource.SUBSCRIPTION, *key, Side.EXTRA, None, target_value)
-        elif target_value is None or len(theirs[key]) < topics[key[0]]:
-            yield Difference(Resource.SUBSCRIPTION, *key, Side.MISSING, source_value, None)
-        elif not same(source_value, target_value):
-            yield Difference(Resource.SUBSCRIPTION, *key, Side.DIFFERENT, source_value, target_value)
 
 
 def _within(rows: Iterable[Row], source: Snapshot, name: Callable[[Row], str]) -> list[Row]:

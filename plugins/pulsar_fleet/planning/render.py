@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
@@ -78,7 +79,9 @@ def _shown(plan: Plan) -> list[Change]:
     """Changes with their own line: what is created inside a new topic is counted in the topic's line."""
     topics = [change for change in plan.changes if change.resource is Resource.TOPIC]
     new = {change.name for change in topics if change.action is Action.CREATE}
-    return [change for change in plan.changes if change.name not in new or change.resource is Resource.TOPIC]
+    return [
+        change for change in plan.changes if not with_parent(change.name) & new or change.resource is Resource.TOPIC
+    ]
 
 
 def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:
@@ -104,15 +107,16 @@ def _what(change: Change, plan: Plan) -> str:
     if change.resource is Resource.SCHEMA:
         return change.reason
     if change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE:
-        return f"at {change.after['position']}"
+        properties = change.after["properties"]
+        return f"at {change.after['position']}" + (f", with {short(properties)}" if properties else "")
     return f"{short(change.before)}  →  {short(change.after)}"
 
 
 def _topic(change: Change, plan: Plan) -> str:
-    inside = Counter(row.resource for row in plan.changes if row.name == change.name)
-    versions = sum(
-        len(row.calls) for row in plan.changes if row.name == change.name and row.resource is Resource.SCHEMA
-    )
+    own = [row for row in plan.changes if row.name.startswith(change.name) and change.name in with_parent(row.name)]
+    # A subscription may have a change for each partition.
+    inside = Counter(resource for resource, _ in {(row.resource, row.field) for row in own})
+    versions = sum(len(row.calls) for row in own if row.resource is Resource.SCHEMA)
     partitions = change.after["partitions"]
     parts = [
         counted(partitions, "partition") if partitions else "not partitioned",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, with_parent
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Unset
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.setters import policy_calls
@@ -152,7 +152,7 @@ def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
     changes: list[Change] = []
     skipped: list[LeftAlone] = []
     for step in reversed(steps):
-        if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and step.name in deleted):
+        if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and with_parent(step.name) & deleted):
             continue
         reason = reason_to_leave(step.resource, step.field, step.before, step.after)
         if reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -172,12 +172,35 @@ class NamespaceReader:
     async def _with_properties(
         self, topic: TopicName, subscriptions: Sequence[SubscriptionState], partitioned: bool
     ) -> tuple[SubscriptionState, ...]:
-        kind, query = ("partitioned-stats", {"perPartition": False}) if partitioned else ("stats", {})
-        call = self.admin.get(f"/{topic.path}/{kind}", **query)
-        stats = await self.reads.read(f"{SUBSCRIPTION_PROPERTIES_OF}{topic}", call)
-        in_stats = TopicStats.of(topic, stats or {}).subscriptions
-        properties = {name: dict(subscription.properties) for name, subscription in in_stats.items()}
-        return tuple(replace(state, properties=properties.get(state.name, {})) for state in subscriptions)
+        """Each with the properties that it has on its own topic or partition."""
+        places = dict.fromkeys(state.partition for state in subscriptions)
+        documents = await self.reads.read(
+            f"{SUBSCRIPTION_PROPERTIES_OF}{topic}", self._stats(topic, places, partitioned)
+        )
+        properties = {
+            (place, name): dict(subscription.properties)
+            for place, document in (documents or {}).items()
+            for name, subscription in TopicStats.of(TopicName.parse(place), document).subscriptions.items()
+        }
+        return tuple(
+            replace(state, properties=properties.get((state.partition, state.name), {})) for state in subscriptions
+        )
+
+    async def _stats(self, topic: TopicName, places: Iterable[str], partitioned: bool) -> dict[str, JsonObject]:
+        """Partition, or topic without partitions → its `stats`. One call; one more for each that the answer lacks."""
+        seconds = _ANSWERED_RETRY_SECONDS
+        documents: dict[str, JsonObject] = {}
+        if partitioned:
+            path = f"/{topic.path}/partitioned-stats"
+            answer = await self.admin.get(path, answered_retry_seconds=seconds, perPartition=True)
+            documents = answer.get("partitions") or {}
+        # The broker leaves out a partition that it cannot load.
+        for place in places:
+            if place not in documents:
+                documents[place] = await self.admin.stats(
+                    TopicName.parse(place), precise=False, answered_retry_seconds=seconds
+                )
+        return documents
 
     async def _is_gone(self, topic: TopicName) -> bool:
         """Whether no list of the namespace has the topic any more; one without partitions is in one list only."""

@@ -66,9 +66,44 @@ def test_one_policy_that_differs_is_one_difference() -> None:
     )
 
 
-def test_a_subscription_that_a_partition_lacks_is_missing() -> None:
+def test_a_subscription_that_a_partition_lacks_is_missing_there() -> None:
     partly = replace(FULL, subscriptions=FULL.subscriptions[:1])
-    assert found(FULL, partly) == [(Resource.SUBSCRIPTION, EVENTS, "s", Side.MISSING)]
+    assert found(FULL, partly) == [(Resource.SUBSCRIPTION, f"{EVENTS}-partition-1", "s", Side.MISSING)]
+    assert found(partly, FULL) == [(Resource.SUBSCRIPTION, f"{EVENTS}-partition-1", "s", Side.EXTRA)]
+    assert found(partly, partly) == []
+
+
+def test_a_subscription_of_one_partition_is_a_difference_of_that_partition() -> None:
+    source, target = (replace(FULL, subscriptions=rows) for rows in (FULL.subscriptions[1:], ()))
+    assert found(source, target) == [(Resource.SUBSCRIPTION, f"{EVENTS}-partition-1", "s", Side.MISSING)]
+
+
+def test_partitions_whose_values_differ_are_compared_one_by_one() -> None:
+    first, second = FULL.subscriptions
+    flagged = replace(FULL, subscriptions=(first, replace(second, replicated=True, properties={"a": "b"})))
+    assert diff(flagged, FULL) == (
+        Difference(
+            Resource.SUBSCRIPTION,
+            f"{EVENTS}-partition-1",
+            "s",
+            Side.DIFFERENT,
+            {"replicated": True, "properties": {"a": "b"}},
+            {"replicated": False, "properties": {}},
+        ),
+    )
+
+
+def test_a_change_of_all_partitions_is_one_difference_of_the_topic() -> None:
+    flagged = replace(FULL, subscriptions=tuple(replace(row, replicated=True) for row in FULL.subscriptions))
+    assert found(flagged, FULL) == [(Resource.SUBSCRIPTION, EVENTS, "s", Side.DIFFERENT)]
+
+
+def test_partitions_that_only_one_side_has_are_no_difference_in_subscriptions() -> None:
+    more = SubscriptionState(EVENTS, f"{EVENTS}-partition-2", "s", "1:3", False)
+    grown = replace(FULL, topics=(TopicState(EVENTS, 3, {}),), subscriptions=(*FULL.subscriptions, more))
+    small = replace(FULL, topics=(TopicState(EVENTS, 2, {}),))
+    assert found(small, grown) == [(Resource.TOPIC, EVENTS, "partitions", Side.DIFFERENT)]
+    assert found(grown, small)[1:] == [(Resource.SUBSCRIPTION, f"{EVENTS}-partition-2", "s", Side.MISSING)]
 
 
 def test_where_a_cursor_stands_is_not_compared() -> None:

@@ -155,6 +155,16 @@ def subscriptions(count: int) -> Change:
     )
 
 
+def flags(*replicated: bool) -> Change:
+    """The subscription `billing` of each partition with its replicated flag."""
+    return fields(
+        subscriptions=tuple(
+            SubscriptionState(EVENTS, f"{EVENTS}-partition-{index}", "billing", "1:1", flag)
+            for index, flag in enumerate(replicated)
+        )
+    )
+
+
 def hidden(area: Area) -> Change:
     return fields(notes=(Note(area.value, Problem.HIDDEN.value, "green answered 401."),))
 
@@ -419,6 +429,10 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         f"blocker too-many-subscriptions: {PLAIN}",
     ),
     (
+        steps(source(flags(True, True, True)), target(flags(True, False, True))),
+        f"warning replicated-flag-differs: {EVENTS}-partition-1 billing",
+    ),
+    (
         steps(
             NEW_NAMESPACE,
             source(policies(persistence={"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2})),
@@ -659,6 +673,20 @@ def test_every_fault_has_a_nearest_state() -> None:
 @pytest.mark.parametrize(("spoil", "expected"), FAULTS, ids=lambda value: value if type(value) is str else "")
 def test_a_seeded_fault_is_found_and_nothing_else(spoil: Spoil, expected: str) -> None:
     assert found(spoil(full_pair())) == set(expected.split(" + "))
+
+
+def test_the_limit_of_subscriptions_holds_for_each_partition_alone() -> None:
+    rows = tuple(
+        SubscriptionState(EVENTS, f"{EVENTS}-partition-{index}", f"job{number}", "1:1", False)
+        for index in range(3)
+        for number in range(index, 2 * index + 1)
+    )
+    clusters = steps(source(fields(subscriptions=rows)), target(fields(subscriptions=())))(full_pair())
+    limited = {most: target(settings(maxSubscriptionsPerTopic=str(most)))(clusters) for most in (2, 3)}
+    assert {most: found(pair) for most, pair in limited.items()} == {
+        2: {f"blocker too-many-subscriptions: {EVENTS}"},
+        3: set(),
+    }
 
 
 def test_a_dynamic_setting_in_the_targets_configuration_is_no_finding() -> None:

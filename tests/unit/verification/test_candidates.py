@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.planning.comparison import Comparison, compare
-from pulsar_fleet.planning.diff import COMPARED_COLUMNS, subscription_value
+from pulsar_fleet.planning.diff import COMPARED_COLUMNS
+from pulsar_fleet.planning.subscription_diff import subscription_value
 from pulsar_fleet.snapshot.model import (
     BrokerState,
     NamespaceState,
@@ -224,4 +225,4 @@ def test_only_differences_are_read_by_row_and_cluster_names_are_none() -> None:
 
 def test_the_columns_that_are_compared_are_those_of_a_subscription() -> None:
     row = SubscriptionState("t", "t", "s", "1:1", True, {"a": "b"})
-    assert set(subscription_value([row])) == set(COMPARED_COLUMNS["subscriptions"])
+    assert set(subscription_value(row)) == set(COMPARED_COLUMNS["subscriptions"])

@@ -244,14 +244,14 @@ class AdminClient(AdminVerbs):
 
         :param answered_retry_seconds: for how long an answered failure is retried: a missing topic is answered 500.
         """
-        answer = await self.http.call(
-            "GET", f"{ADMIN}/{topic.path}/internal-info", answered_retry_seconds=answered_retry_seconds
-        )
-        return dict(self.http.document(answer))
+        return dict(await self.get(f"/{topic.path}/internal-info", answered_retry_seconds=answered_retry_seconds))
 
-    async def stats(self, topic: TopicName, *, precise: bool = True) -> JsonObject:
+    async def stats(
+        self, topic: TopicName, *, precise: bool = True, answered_retry_seconds: float | None = None
+    ) -> JsonObject:
         """Producers, consumers and backlog (in entries) of a plain topic or partition. **Loads the topic.**"""
-        return dict(await self.get(f"/{topic.path}/stats", getPreciseBacklog=precise))
+        path, seconds = f"/{topic.path}/stats", answered_retry_seconds
+        return dict(await self.get(path, answered_retry_seconds=seconds, getPreciseBacklog=precise))
 
     async def internal_stats(self, topic: TopicName) -> JsonObject:
         """Ledgers, `lastConfirmedEntry` and cursor positions. **Loads the topic.**"""

@@ -17,9 +17,14 @@ class AdminVerbs:
         self.http = http
         self._shadow_guard = ShadowGuard(http, ADMIN)
 
-    async def get(self, path: str, **params: str | int | bool) -> Json:
-        """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer."""
-        return self.http.document(await self.http.call("GET", ADMIN + path, params=params))
+    async def get(self, path: str, *, answered_retry_seconds: float | None = None, **params: str | int | bool) -> Json:
+        """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer.
+
+        :param answered_retry_seconds: for how long a failure that a broker answered is retried, if not as any other.
+        """
+        return self.http.document(
+            await self.http.call("GET", ADMIN + path, params=params, answered_retry_seconds=answered_retry_seconds)
+        )
 
     async def get_v3(self, path: str) -> Json:
         """`GET /admin/v3{path}`: functions, connectors and packages."""

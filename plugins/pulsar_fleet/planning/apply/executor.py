@@ -10,6 +10,7 @@ from itertools import groupby
 
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.ledger.rows import Intent, NewChange
 from pulsar_fleet.planning.apply.journal import EarlierAttempt, Journal
@@ -127,7 +128,7 @@ class PlanExecutor:
 
     def _belongs_to_created(self, change: Change) -> bool:
         creation = change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE
-        return creation and change.name in self.created
+        return creation and bool(with_parent(change.name) & self.created)
 
     async def _check(self, sent: Sequence[PendingChange], errors: Sequence[FleetError | None]) -> list[Outcomes]:
         """Read back what was sent."""

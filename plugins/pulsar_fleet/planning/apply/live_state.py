@@ -21,11 +21,10 @@ from pulsar_fleet.planning.diff import (
     group_value,
     isolation_value,
     schema_values,
-    subscription_value,
 )
-from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
-from pulsar_fleet.snapshot.model import SubscriptionState
+from pulsar_fleet.planning.subscription_diff import SUBSCRIPTION_COLUMNS, subscription_value
 from pulsar_fleet.snapshot.resources import (
     read_info,
     read_namespace,
@@ -34,6 +33,9 @@ from pulsar_fleet.snapshot.resources import (
     subscriptions_in_info,
 )
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+_Subscriptions = tuple[tuple[TopicName, ...], dict[str, dict[TopicName, JsonObject]]]
+"""The partitions of a topic, or itself; and name → partition that has it → the subscription in its comparable shape."""
 
 
 class LiveState:
@@ -50,7 +52,7 @@ class LiveState:
         self._topics: dict[TopicName, bool] = {}
         self._listed: frozenset[TopicName] = frozenset()
         self._topic_policies: dict[tuple[str, str], dict[str, Json]] = {}
-        self._cursors: dict[TopicName, asyncio.Task[dict[str, list[SubscriptionState]]]] = {}
+        self._cursors: dict[TopicName, asyncio.Task[_Subscriptions]] = {}
 
     @classmethod
     async def read(
@@ -130,38 +132,55 @@ class LiveState:
         return {"partitions": 0, "properties": dict(info.get("properties") or {})}
 
     async def _subscription(self, change: Change) -> Json:
-        """The subscription, if every partition has it. Consumers move its position, so the planned one is returned.
+        """The subscription, if each partition that the change concerns has it.
 
-        The flag and the properties are read only if a side has them: reading them loads the topic.
+        Where partitions differ, the value of one that does not have the planned value, so that a change that reached
+        some of them only is finished. Consumers move its position, so the planned one is returned.
         """
-        topic = TopicName.parse(change.name)
+        name = TopicName.parse(change.name)
+        topic = name if name in self._topics else name.parent
         if topic not in self._topics:
             return None
         if topic not in self._cursors:
             self._cursors[topic] = asyncio.create_task(self._read_subscriptions(topic))
-        rows = (await self._cursors[topic]).get(change.field)
-        if rows is None:
+        partitions, subscriptions = await self._cursors[topic]
+        partitions = partitions if name == topic else (name,)
+        by_partition = subscriptions.get(change.field, {})
+        if not by_partition.keys() >= {*partitions}:
             return None
-        value = subscription_value(rows)
+        values = await asyncio.gather(
+            *(self._settings(partition, change, by_partition[partition]) for partition in partitions)
+        )
+        value = _farthest(values, change.before, change.after)
+        positions = [side["position"] for side in (change.before, change.after) if side and "position" in side]
+        return {**value, "position": positions[0]} if positions else value
+
+    async def _settings(self, partition: TopicName, change: Change, stored: JsonObject) -> JsonObject:
+        """The flag and the properties, read only if a side has them: reading them loads the topic."""
+        value, path = dict(stored), partition.subscription_path(change.field)
         sides = [side for side in (change.before, change.after) if side]
-        path = topic.subscription_path(change.field)
         if any(side["replicated"] for side in sides):
             states = await self._admin.get(f"{path}/replicatedSubscriptionStatus")
             value["replicated"] = all(states.values())
         if any(side["properties"] for side in sides):
             value["properties"] = await self._admin.get(f"{path}/properties") or {}
-        positions = [side["position"] for side in sides if "position" in side]
-        return {**value, "position": positions[0]} if positions else value
+        return value
 
-    async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
-        """The cursors of each subscription that every partition has."""
+    async def _read_subscriptions(self, topic: TopicName) -> _Subscriptions:
         count = (await self._admin.partition_metadata(topic)).partitions if self._topics[topic] else 0
         partitions = topic.partitions(count)
         info = await read_info(self._admin, topic, partitions, self._listed)
-        cursors: dict[str, list[SubscriptionState]] = {}
+        subscriptions: dict[str, dict[TopicName, JsonObject]] = {}
         for cursor in subscriptions_in_info(topic, info):
-            cursors.setdefault(cursor.name, []).append(cursor)
-        return {name: rows for name, rows in cursors.items() if len(rows) >= len(partitions)}
+            by_partition = subscriptions.setdefault(cursor.name, {})
+            by_partition[TopicName.parse(cursor.partition)] = subscription_value(cursor)
+        return partitions, subscriptions
+
+
+def _farthest(values: Sequence[JsonObject], before: Json, after: Json) -> JsonObject:
+    """The first value that is neither the planned nor the previous one, else the first that is not the planned one."""
+    old, planned = ({key: side[key] for key in SUBSCRIPTION_COLUMNS} if side else None for side in (before, after))
+    return max(values, key=lambda value: 0 if same(value, planned) else 1 if same(value, old) else 2)
 
 
 def _tenant_value(document: JsonObject) -> JsonObject:

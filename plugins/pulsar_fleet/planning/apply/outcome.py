@@ -11,6 +11,7 @@ from functools import partial
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.text import counted
@@ -200,7 +201,7 @@ def dependencies(change: Change) -> frozenset[Key]:
         keys = {
             (Resource.TENANT, namespace.tenant),
             (Resource.NAMESPACE, str(namespace)),
-            (Resource.TOPIC, change.name),
+            *((Resource.TOPIC, name) for name in with_parent(change.name)),
         }
     value = change.after or {}
     if change.resource is Resource.NAMESPACE and "resource_group_name" in value:

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import unquote
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.cluster.versions import loses_topic_policies
 from pulsar_fleet.planning.apply.live_state import LiveState
@@ -106,7 +108,7 @@ class Writer:
         call would remove this one (observed).
         """
         path = f"{call.path}Map" if call.path.endswith("/backlogQuota") else call.path
-        scope = {key: value for key, value in call.params if key == "isGlobal"}
+        scope: dict[str, Any] = {key: value for key, value in call.params if key == "isGlobal"}
         before = await self.admin.get(path, **scope)
         await self._call(call)
         deadline = time.monotonic() + _READABLE_SECONDS
@@ -154,7 +156,7 @@ def _sequence(change: Change) -> str:
     if change.resource in _SEQUENTIAL:
         return change.resource.value
     # A change of a subscription can unload its topic while the next one is sent.
-    return change.name if change.resource is Resource.SUBSCRIPTION else change.id
+    return min(with_parent(change.name), key=len) if change.resource is Resource.SUBSCRIPTION else change.id
 
 
 def may_have_taken_effect(error: FleetError | None) -> bool:

@@ -113,19 +113,20 @@ def partitions_fit(pair: Pair) -> Iterator[Finding]:
 
 
 def subscriptions_fit(pair: Pair) -> Iterator[Finding]:
-    """The broker refuses (412) a subscription beyond the topic's limit."""
-    by_topic: dict[str, set[str]] = {}
+    """The broker refuses (412) a subscription beyond the limit of its topic, which holds for each partition alone."""
+    by_topic: dict[str, dict[str, set[str]]] = {}
     for subscription in (*pair.translated.subscriptions, *pair.target.subscriptions):
-        by_topic.setdefault(subscription.topic, set()).add(subscription.name)
+        by_topic.setdefault(subscription.topic, {}).setdefault(subscription.partition, set()).add(subscription.name)
     policies = {namespace.name: namespace.policies for namespace in pair.translated.namespaces}
     own = {state.topic: state.policies.get("maxSubscriptionsPerTopic") for state in pair.translated.topic_policies}
-    existing = {(subscription.topic, subscription.name) for subscription in pair.target.subscriptions}
-    for topic, names in sorted(by_topic.items()):
+    existing = {(subscription.partition, subscription.name) for subscription in pair.target.subscriptions}
+    for topic, by_partition in sorted(by_topic.items()):
+        partition, names = max(by_partition.items(), key=lambda item: len(item[1]))
         document = policies.get(str(TopicName.parse(topic).namespace), {})
         limits = (own.get(topic), document.get("max_subscriptions_per_topic"))
         own_limit = next((int(limit) for limit in limits if limit is not None), None)
         most = number(pair.target, "maxSubscriptionsPerTopic") if own_limit is None else own_limit
-        if 0 < most < len(names) and any((topic, name) not in existing for name in names):
+        if 0 < most < len(names) and any((partition, name) not in existing for name in names):
             yield blocker(
                 "too-many-subscriptions",
                 topic,

@@ -8,7 +8,7 @@ from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, is_addressable
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot
+from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot, SubscriptionState
 
 
 def partition_counts_match(pair: Pair) -> Iterator[Finding]:
@@ -161,26 +161,29 @@ def subscription_names_can_be_addressed(pair: Pair) -> Iterator[Finding]:
 
 
 def replicated_flags_match(pair: Pair) -> Iterator[Finding]:
-    """The copy does not change the replicated flag of a subscription that both have."""
-    target_flags = {(row.topic, row.name): row.replicated for row in pair.target.subscriptions}
-    reported: set[tuple[str, str]] = set()
-    for subscription in pair.source.subscriptions:
-        key = (subscription.topic, subscription.name)
-        if key in reported or target_flags.get(key, subscription.replicated) == subscription.replicated:
-            continue
-        reported.add(key)
-        topic = TopicName.parse(subscription.topic)
-        path = f"{topic.subscription_path(subscription.name)}/replicatedSubscriptionStatus"
-        flag = with_body("POST", path, subscription.replicated)
-        yield warning(
-            "replicated-flag-differs",
-            f"{subscription.topic} {subscription.name}",
-            pair.values(subscription.replicated, target_flags[key]),
-            "Its acknowledgements are replicated in one direction at most.",
-            f"set the flag of {pair.source.cluster} on {pair.target.cluster}.",
-            call=call_text(pair.target.cluster, flag),
-            values=(subscription.replicated, target_flags[key]),
-        )
+    """A subscription that both clusters have has one replicated flag; where partitions differ, each is reported."""
+    target_flags = {(row.partition, row.name): row.replicated for row in pair.target.subscriptions}
+    cursors: dict[tuple[str, str], list[SubscriptionState]] = {}
+    for row in pair.source.subscriptions:
+        cursors.setdefault((row.topic, row.name), []).append(row)
+    for (topic, name), rows in cursors.items():
+        differing = [
+            row for row in rows if target_flags.get((row.partition, row.name), row.replicated) != row.replicated
+        ]
+        alike = len(differing) == len(rows) and len({row.replicated for row in rows}) == 1
+        for row in differing[:1] if alike else differing:
+            place = topic if alike else row.partition
+            values = (row.replicated, not row.replicated)
+            path = f"{TopicName.parse(place).subscription_path(name)}/replicatedSubscriptionStatus"
+            yield warning(
+                "replicated-flag-differs",
+                f"{place} {name}",
+                pair.values(*values),
+                "Its acknowledgements are replicated in one direction at most.",
+                f"set the flag of {pair.source.cluster} on {pair.target.cluster}.",
+                call=call_text(pair.target.cluster, with_body("POST", path, row.replicated)),
+                values=values,
+            )
 
 
 def _delete_empty(snapshot: Snapshot) -> str:

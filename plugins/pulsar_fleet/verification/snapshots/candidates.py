@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.planning.build import differing_names
 from pulsar_fleet.planning.diff import COMPARED_COLUMNS
-from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, SubscriptionState, TopicPolicyState, TopicState
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.rows import namespace_of_topic
 from pulsar_fleet.verification.snapshots.columnar_join import JoinedRows, combine_keys, join_columns, number_texts
@@ -66,22 +66,6 @@ class PlanCheck:
             replace(self.source, namespaces=_NAMESPACES, topics=topics, topic_policies=source),
             replace(self.target, namespaces=_NAMESPACES, topics=topics, topic_policies=target),
         )
-        return [name in differing for name in names]
-
-    def subscriptions(self, cases: Sequence[tuple[int, int]]) -> list[bool]:
-        """Cases of equal subscriptions: the number of cursors, and of partitions of the source's topic."""
-        names = _topics(len(cases))
-        topics = tuple(TopicState(name, count, {}) for name, (_, count) in zip(names, cases, strict=True))
-        cursors = tuple(
-            SubscriptionState(name, name, "", "", False)
-            for name, (count, _) in zip(names, cases, strict=True)
-            for _ in range(count)
-        )
-        source, target = (
-            replace(side, namespaces=_NAMESPACES, topics=topics, subscriptions=cursors)
-            for side in (self.source, self.target)
-        )
-        differing = differing_names(source, target)
         return [name in differing for name in names]
 
 
@@ -141,17 +125,8 @@ class _Finder:
         return pair.owners_of(self._differing(pair, ("scope",), self._check.topic_policies))
 
     def subscriptions(self) -> list[str]:
-        """Topics whose cursors differ, or that have fewer cursors than partitions."""
-        import numpy as np
-
-        pair = self._read("subscriptions", key=("topic", "name"))
-        _, first, cursors = np.unique(pair.key, return_index=True, return_counts=True)
-        partitions = self._partitions(pair, first)
-        _, examples, members = np.unique(combine_keys([cursors, partitions]), return_index=True, return_inverse=True)
-        cases = zip(cursors[examples].tolist(), partitions[examples].tolist(), strict=True)
-        unequal = pair.unequal.copy()
-        unequal[first] |= np.array(self._check.subscriptions([*cases]), dtype=bool)[members]
-        return pair.owners_of(unequal)
+        pair = self._read("subscriptions", key=("topic", "name", "partition"))
+        return pair.owners_of(pair.unequal)
 
     def _read(self, table: str, *, key: tuple[str, ...], order: str = "", more: tuple[str, ...] = ()) -> JoinedRows:
         values = COMPARED_COLUMNS.get(table, ())
@@ -175,14 +150,3 @@ class _Finder:
         cases = list(zip(*(column.take(first).to_pylist() for column in columns), strict=True))
         differing: Flags = np.array(check(cases), dtype=bool)[members]
         return pair.unequal | differing
-
-    def _partitions(self, pair: JoinedRows, rows: Numbers) -> Numbers:
-        """The numbers of partitions of the source's topics of these rows; 0 if the source does not have the topic."""
-        import numpy as np
-
-        topics = self._source.columns("topics", ("name", "partitions"), self._within)
-        names, (requested, stored) = number_texts(pair.source.column("topic").take(rows), topics.column("name"))
-        counts = np.zeros(len(names), dtype=np.int64)
-        counts[stored] = topics.column("partitions").to_numpy()
-        partitions: Numbers = counts[requested]
-        return partitions
