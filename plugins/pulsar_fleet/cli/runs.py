@@ -121,8 +121,9 @@ async def plan_pair(
             run.id,
             name="source",
             must_exist=not selection.everything,
+            subscriptions=subscriptions,
         ),
-        take_snapshot(target.connection, selection, run.artefacts, run.id, name="target"),
+        take_snapshot(target.connection, selection, run.artefacts, run.id, name="target", subscriptions=subscriptions),
     )
     planned = plan_onboarding(
         ours,

@@ -46,17 +46,26 @@ async def take_snapshot(
     *,
     name: str,
     must_exist: bool = False,
+    subscriptions: bool = True,
 ) -> TakenSnapshot:
     """Read a cluster, store its snapshot, and measure what the checks need besides: rights, clock, counts, peers.
 
     :param name: of the snapshot in the run's folder, such as `source`; a second snapshot of this name replaces it.
     :param must_exist: raise `NotFound` for a selected tenant or namespace that does not exist; set it for the source.
+    :param subscriptions: also read the properties of subscriptions, which loads the topics that have one.
     :raises PermissionDenied: bad credentials, missing rights, or brokers that cannot log in: the message says which.
     """
     with SnapshotWriter(artefacts, run_id, name=f"snapshot-{name}") as writer:
         async with AdminClient(connection) as admin:
             rights = await find_rights(admin, selection)
-            head = await collect_into(writer, admin, selection, redactor=open_redactor(), must_exist=must_exist)
+            head = await collect_into(
+                writer,
+                admin,
+                selection,
+                redactor=open_redactor(),
+                must_exist=must_exist,
+                load_topics=subscriptions,
+            )
             reference = writer.finish(head)
             snapshot = StoredSnapshot.open(artefacts, reference).load_without_namespaces()
             measured = await measure(admin, snapshot, rights)

@@ -54,7 +54,7 @@ def plan_changes(source: Snapshot, target: Snapshot, *, subscriptions: bool = Tr
     :raises PreconditionFailed: the snapshots cannot be compared.
     """
     require_comparable(source, target)
-    aligned = align(source, target)
+    aligned = align(source, target, subscriptions=subscriptions)
     planner = Planner(aligned.source, aligned.target, aligned.unread)
     for difference in aligned.differences():
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
@@ -84,9 +84,13 @@ class Aligned:
         return (entry for entry in diff(self.source, self.target) if not self.unread.hides(entry))
 
 
-def align(source: Snapshot, target: Snapshot) -> Aligned:
-    """Translate both snapshots into the terms in which `diff` compares them."""
-    unread = Unread(source, target)
+def align(source: Snapshot, target: Snapshot, *, subscriptions: bool = True) -> Aligned:
+    """Translate both snapshots into the terms in which `diff` compares them.
+
+    :param subscriptions: subscriptions are compared.
+    """
+    unread = Unread(source, target, subscriptions=subscriptions)
+    source, target = (unread.without_unread_properties(side) for side in (source, target))
     source, target, hidden = without_hidden(source, target)
     translated, unknown = translate_snapshot(source, target)
     return Aligned(translated, target, (*unread.left_alone(), *hidden, *unknown), unread)

@@ -84,7 +84,7 @@ def compare(
     :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
     """
     plan = plan_changes(source, target, subscriptions=subscriptions)
-    unread = dict.fromkeys(Unread(source, target).left_alone())
+    unread = dict.fromkeys(Unread(source, target, subscriptions=subscriptions).left_alone())
     left_alone = tuple(row for row in plan.left_alone if list_unread or row not in unread)
     return Comparison(
         source=source.cluster,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.read_problems import (
     NAMESPACES_OF,
@@ -12,7 +13,7 @@ from pulsar_fleet.cluster.admin.read_problems import (
     TOPIC_POLICIES_OF,
     Note,
 )
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, with_parent
 from pulsar_fleet.planning.diff_entry import Difference, Resource
 from pulsar_fleet.planning.plan import LeftAlone
 from pulsar_fleet.snapshot.model import Snapshot
@@ -35,11 +36,18 @@ _IN_TOPIC = {
 }
 
 
-class Unread:
-    """The unreadable resources of a source and a target: unknown on one side is unknown for the pair."""
+ALL_PROPERTIES = f"{SUBSCRIPTION_PROPERTIES_OF}every topic"
 
-    def __init__(self, source: Snapshot, target: Snapshot) -> None:
+
+class Unread:
+    """The unreadable resources of a source and a target: unknown on one side is unknown for the pair.
+
+    :param subscriptions: subscriptions are compared.
+    """
+
+    def __init__(self, source: Snapshot, target: Snapshot, *, subscriptions: bool = True) -> None:
         self._clusters = (source.cluster, target.cluster)
+        self._unloaded = [side.cluster for side in (source, target) if subscriptions and not side.loaded_topics]
         self._notes = {
             note.resource: (snapshot.cluster, note) for snapshot in (source, target) for note in snapshot.unreadable
         }
@@ -57,6 +65,15 @@ class Unread:
         for cluster, note in self._notes.values():
             if (resource := _resource(note)) is not None:
                 yield LeftAlone(resource, note.resource, "", f"it could not be read on {cluster}")
+        if self._unloaded:
+            snapshots = f"the snapshot of {' and '.join(self._unloaded)}"
+            yield LeftAlone(Resource.SUBSCRIPTION, ALL_PROPERTIES, "", f"{snapshots} was taken without them")
+
+    def without_unread_properties(self, snapshot: Snapshot) -> Snapshot:
+        """One of the two, without the properties of subscriptions unless both have them."""
+        if not self._unloaded:
+            return snapshot
+        return replace(snapshot, subscriptions=tuple(replace(row, properties={}) for row in snapshot.subscriptions))
 
     def _covering(self, difference: Difference) -> Iterator[str]:
         """The names under which a note would report the resource of a difference, or what contains it."""
@@ -75,7 +92,8 @@ class Unread:
                 yield from _of_namespace(name)
             case _:
                 namespace = str(TopicName.parse(name).namespace)
-                yield from (name, *(f"{part}{name}" for part in _IN_TOPIC.get(resource, ())))
+                for topic in with_parent(name):
+                    yield from (topic, *(f"{part}{topic}" for part in _IN_TOPIC.get(resource, ())))
                 if resource is Resource.TOPIC_POLICY:
                     yield f"{TOPIC_POLICIES_OF}{namespace}"
                 yield from _of_namespace(namespace)

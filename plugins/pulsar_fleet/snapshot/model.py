@@ -165,7 +165,8 @@ class SnapshotHeader:
 
     :param known_clusters: names that the cluster accepts in its lists, its own included.
     :param key_id: identifies the key of the fingerprints; two snapshots compare only under the same key.
-    :param loaded_topics: the topics were loaded, so the properties of subscriptions were read; else they are empty.
+    :param loaded_topics: the topics with subscriptions were loaded, so the properties of subscriptions were read; else
+        these are unknown, and empty in the rows.
     """
 
     cluster: str
@@ -175,7 +176,7 @@ class SnapshotHeader:
     selection: tuple[str, ...] = ()
     known_clusters: tuple[str, ...] = ()
     calls: int = 0
-    loaded_topics: bool = False
+    loaded_topics: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ pytestmark = pytest.mark.cluster
 NewNamespace = Callable[[], NamespaceName]
 ARCHIVE = "archive"
 KEPT = 60
+SELECTOR = {"selector": "a = 1"}
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
@@ -112,6 +113,7 @@ async def leave_an_archive(connection: ClusterConnection, topic: TopicName) -> l
         side.write(topic, [f"kept-{number}" for number in range(KEPT)], batch=1)
         entries = side.read(topic, by_index=False)
         await admin.create_subscription(topic, "audit", entries[10].position)
+        await admin.put(f"{topic.subscription_path('audit')}/properties", SELECTOR)
         consumer = side.client.subscribe(str(topic), "audit", receiver_queue_size=1)
         for number in (20, 21, 40):
             lies = entries[number].position
@@ -175,6 +177,7 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     assert incidents(home) <= {"client-missing", "no-consumers"}
     stats = await on_blue.stats(archive)
     assert stats["subscriptions"]["audit"]["msgBacklog"] == KEPT - 10 - 3
+    assert stats["subscriptions"]["audit"]["subscriptionProperties"] == SELECTOR
     got = Counter(await asyncio.to_thread(payloads, blue, archive, "audit"))
     assert got == Counter(message for entry in entries[10:] for message in entry.messages) - Counter(
         ["kept-20", "kept-21", "kept-40"]

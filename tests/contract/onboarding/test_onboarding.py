@@ -151,6 +151,29 @@ async def test_subscriptions_of_every_type_are_there_at_the_first_message(
     assert {cursors[name]["markDelete"]["entryId"] for name in TYPES} == {-1}
 
 
+async def test_subscriptions_keep_their_partitions_and_their_properties(
+    onboarding: Onboarding, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    (name,) = onboarding.selection.namespaces
+    events, plain = TopicName(name, "events"), TopicName(name, "plain")
+    await on_blue.put(f"{plain.subscription_path('tail')}/properties", {"selector": "a = 1"})
+    await on_blue.create_subscription(events.partition(1), "job")
+    assert (await onboarding.run()).equal
+    stats = (await on_green.stats(plain))["subscriptions"]
+    assert stats["tail"]["subscriptionProperties"] == {"selector": "a = 1"}
+    info = (await on_green.internal_info(events))["partitions"]
+    assert [partition for partition, document in info.items() if "job" in document["cursors"]] == [
+        str(events.partition(1))
+    ]
+    await on_green.put(f"{plain.subscription_path('tail')}/properties", {"selector": "b = 2"})
+    await on_green.create_subscription(events.partition(2), "billing-2")
+    verified = await verify_equal(
+        onboarding.source, on_green.connection, onboarding.selection, onboarding.artefacts, RUN
+    )
+    assert (verified.equal, verified.differences) == (False, 1)
+    assert "tail" in verified.text
+
+
 async def test_another_type_of_schema_on_the_target_is_a_blocker_with_a_remedy(
     onboarding: Onboarding, on_green: AdminClient
 ) -> None:

@@ -213,6 +213,7 @@ UNREAD = (
     ("namespaces of acme", set()),
     (f"schemas of {EVENTS}", {"namespace", "topic", "topic policy", "subscription"}),
     (f"subscriptions of {EVENTS}", {"namespace", "topic", "topic policy", "schema"}),
+    (f"subscription properties of {EVENTS}", {"namespace", "topic", "topic policy", "schema"}),
     ("topic policies of acme/orders", {"namespace", "topic", "subscription", "schema"}),
 )
 
@@ -238,6 +239,47 @@ def test_what_could_not_be_read_is_left_alone_and_the_rest_is_planned(
     assert [(row.name, row.reason) for row in plan.left_alone if "read" in row.reason] == [
         (resource, f"it could not be read on {side}")
     ]
+
+
+def with_subscriptions(cluster: str, *rows: SubscriptionState, loaded: bool = True) -> Snapshot:
+    return replace(holding(cluster, {}, topics=topic(2), subscriptions=rows), loaded_topics=loaded)
+
+
+def on_partition(index: int, name: str = "s", **properties: str) -> SubscriptionState:
+    return SubscriptionState(EVENTS, f"{EVENTS}-partition-{index}", name, "0:0", False, properties)
+
+
+def test_subscriptions_of_partitions_are_left_alone_with_what_could_not_be_read() -> None:
+    source = unread(with_subscriptions("blue", on_partition(1)), f"subscription properties of {EVENTS}")
+    assert plan_changes(source, with_subscriptions("green")).empty
+
+
+@pytest.mark.parametrize("unloaded", ["blue", "green"])
+def test_properties_of_subscriptions_that_were_not_read_are_not_reported_as_equal(unloaded: str) -> None:
+    source = with_subscriptions("blue", on_partition(0), on_partition(1, team="a"), loaded=unloaded != "blue")
+    target = with_subscriptions("green", on_partition(0), on_partition(1), loaded=unloaded != "green")
+    comparison = compare(source, target)
+    assert (comparison.equal, comparison.unread) == (True, ("subscription properties of every topic",))
+    assert "not compared: subscription properties of every topic" in comparison_text(comparison)
+    assert [row.reason for row in comparison.first_left_alone] == [f"the snapshot of {unloaded} was taken without them"]
+    assert compare(source, target, subscriptions=False).unread == ()
+
+
+def test_a_plan_shows_the_partition_and_the_properties_of_a_subscription() -> None:
+    plan = plan_changes(with_subscriptions("blue", on_partition(1, selector="a = 1")), with_subscriptions("green"))
+    assert [call.path for call in plan.changes[0].calls] == [
+        "/persistent/acme/orders/events-partition-1/subscription/s"
+    ]
+    (line,) = [line for line in plan_text(plan).splitlines() if "partition-1" in line]
+    assert line.endswith('at earliest, with {"selector": "a = 1"}')
+
+
+def test_subscriptions_of_the_partitions_of_a_new_topic_are_counted_once() -> None:
+    rows = (on_partition(0), on_partition(1, team="a"), on_partition(0, "job"))
+    plan = plan_changes(with_subscriptions("blue", *rows), holding("green", {}))
+    assert len(plan.changes) == 4
+    assert "2 partitions, 2 subscriptions" in plan_text(plan)
+    assert {change.hazard.value for change in plan.changes} == {"none"}
 
 
 def test_a_namespace_that_was_not_read_is_not_reported_as_equal() -> None:

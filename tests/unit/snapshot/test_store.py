@@ -12,7 +12,15 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.fingerprint_key import KEY_VARIABLE, open_redactor
 from pulsar_fleet.snapshot.inventory import members
-from pulsar_fleet.snapshot.model import BrokerState, InventoryState, NamespaceState, Snapshot, TenantState, TopicState
+from pulsar_fleet.snapshot.model import (
+    BrokerState,
+    InventoryState,
+    NamespaceState,
+    Snapshot,
+    SubscriptionState,
+    TenantState,
+    TopicState,
+)
 from pulsar_fleet.snapshot.resources import subscriptions_in_info
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
@@ -83,6 +91,9 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
         known_clusters=("blue",),
         namespaces=(NamespaceState("acme/orders", {"replication_clusters": ["blue"], "é": None}),),
         topics=(TopicState(str(EVENTS), 3, {"team": "billing"}, terminated=True),),
+        subscriptions=(
+            SubscriptionState(str(EVENTS), str(EVENTS.partition(1)), "job", "1:2", True, {"selector": "a = 1"}),
+        ),
         brokers=(BrokerState("localhost:8080", "4.2.4", {"clusterName": "blue"}),),
         notes=(Note("x", "deleted", "gone"),),
     )

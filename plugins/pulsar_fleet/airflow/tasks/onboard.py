@@ -37,7 +37,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 @task
 def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> JsonObject:
-    """Read the resources of the cluster; no topic is loaded."""
+    """Read the resources of the cluster; topics are loaded only for the properties of their subscriptions."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.onboarding import steps
@@ -51,6 +51,7 @@ def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> Jso
         run.id,
         name=side,
         must_exist=side == "source" and not selection.everything,
+        subscriptions=params["subscriptions"],
     )
     return asyncio.run(snapshot).to_json()
 

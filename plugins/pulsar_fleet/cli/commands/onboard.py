@@ -42,7 +42,7 @@ def snapshot(
     name: Annotated[str | None, typer.Option(help="Name of the snapshot; default: the name of the cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the resources of a cluster and store them: tables and a manifest. No topic is loaded."""
+    """Read the resources of a cluster and store them: tables and a manifest. It loads topics with subscriptions."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         connection = named_cluster(cluster, Side.SOURCE)

@@ -94,7 +94,8 @@ async def recheck_gates(
 
 async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected: Expectations) -> View:
     async with sides.open() as (blue, green):
-        surveyed = await survey(blue, green, names, run, redactor=open_redactor())
+        properties = not expected.prepares_green
+        surveyed = await survey(blue, green, names, run, redactor=open_redactor(), properties=properties)
     log.info("%s", surveyed.headline())
     brokers = BrokerVersions.of(surveyed.blue.snapshot.brokers, surveyed.green.snapshot.brokers)
     run.artefacts.write_json(run.id, BROKERS, brokers.to_json())

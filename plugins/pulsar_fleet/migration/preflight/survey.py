@@ -48,16 +48,25 @@ _RUNNING = ("function", "source", "sink")
 
 
 async def survey(
-    blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], run: Run, *, redactor: Redactor
+    blue: AdminClient,
+    green: AdminClient,
+    names: Sequence[NamespaceName],
+    run: Run,
+    *,
+    redactor: Redactor,
+    properties: bool = False,
 ) -> Survey:
     """Read everything that the gates check; it includes what could not be read.
 
     :param run: its ledger says which flagged namespaces were moved before, and to which addresses.
+    :param properties: the gates compare the properties of subscriptions too: one more call for each topic with one.
     :raises PermissionDenied: a cluster does not accept our credentials.
     :raises Unavailable: a cluster does not answer any more.
     """
     began, before = time.monotonic(), blue.calls + green.calls
-    on_blue, on_green = await asyncio.gather(_cluster(blue, names, redactor), _cluster(green, names, redactor))
+    on_blue, on_green = await asyncio.gather(
+        *(_cluster(admin, names, redactor, properties=properties) for admin in (blue, green))
+    )
     blue_contents, green_contents = _Contents.of(on_blue.snapshot), _Contents.of(on_green.snapshot)
     namespaces = await asyncio.gather(*(_namespace(blue, green, name, blue_contents, green_contents) for name in names))
     attempts = PartialReads()
@@ -99,8 +108,11 @@ async def _left_out(blue: AdminClient, names: Sequence[NamespaceName]) -> tuple[
         return None
 
 
-async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor) -> ClusterFacts:
-    snapshot = await collect(admin, Selection(namespaces=frozenset(names)), redactor=redactor)
+async def _cluster(
+    admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor, *, properties: bool
+) -> ClusterFacts:
+    selection = Selection(namespaces=frozenset(names))
+    snapshot = await collect(admin, selection, redactor=redactor, load_topics=properties)
     attempts = PartialReads()
     redirect = await attempts.read("redirect", _redirect(admin, snapshot.cluster), area=Area.CLUSTERS)
     if any(note.resource == "functions" and note.problem == Problem.NOT_OFFERED for note in snapshot.notes):

@@ -42,7 +42,8 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     subscriptions = any(move.strategy is Strategy.REDIRECT for move in moves.moves)
     async with sides.open() as (blue, green):
         on_blue, on_green = await asyncio.gather(
-            collect(blue, selection, redactor=redactor, must_exist=True), collect(green, selection, redactor=redactor)
+            collect(blue, selection, redactor=redactor, must_exist=True, load_topics=subscriptions),
+            collect(green, selection, redactor=redactor, load_topics=subscriptions),
         )
         if original := find_original_settings(run):
             on_blue = with_original_tenants(on_blue, original)

@@ -166,6 +166,11 @@ async def _set_properties(
     path = topic.subscription_path(name)
     if dict(cursor.properties) != dict(source.properties):
         await green.put(f"{path}/properties", dict(source.properties))
+        if await green.get(f"{path}/properties") != dict(source.properties):
+            raise Conflict(
+                f"The properties of subscription {name!r} of {topic} are not those that were set on "
+                f"{green.connection.name}; the cutover was not made. Run again."
+            )
     # A reset removes the flag from the stored cursor, while statistics show it until the topic is unloaded.
     if cursor.replicated != source.replicated or (moved and source.replicated):
         await green.post(f"{path}/replicatedSubscriptionStatus", source.replicated)

@@ -153,7 +153,7 @@ async def read_back(
 
     with SnapshotWriter(artefacts, run_id, name="snapshot-target-after") as writer:
         async with AdminClient(target) as admin:
-            head = await collect_into(writer, admin, selection, redactor=open_redactor())
+            head = await collect_into(writer, admin, selection, redactor=open_redactor(), load_topics=subscriptions)
         return CompareRequest(source=source, target=writer.finish(head), subscriptions=subscriptions)
 
 
