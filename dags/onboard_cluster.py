@@ -1,7 +1,7 @@
 """### Onboard a cluster: copy everything from another cluster except messages
 
 1. **Snapshot** — the tenants, namespaces, policies, topics, schemas, topic policies and subscriptions of both
-   clusters are read; no topic is loaded.
+   clusters are read; topics are loaded only for the properties of their subscriptions.
 2. **Plan** — an incompatibility stops the run; what the target lacks becomes a plan. Nothing is deleted:
    resources that exist only on the target are listed and left alone.
 3. **Approve** — a person reads the plan and its hazards; *Reject* changes nothing.

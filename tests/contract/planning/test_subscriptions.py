@@ -153,7 +153,7 @@ async def test_a_topic_without_one_of_its_partitions_is_copied(
     assert await subscriptions(on_green, both) == await subscriptions(on_blue, both)
 
 
-async def test_a_subscription_of_the_new_partitions_is_there_when_partitions_grow(
+async def test_new_partitions_have_the_subscription_when_partitions_grow(
     on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
 ) -> None:
     topic = TopicName(both, "p")

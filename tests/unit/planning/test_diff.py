@@ -98,7 +98,7 @@ def test_a_change_of_all_partitions_is_one_difference_of_the_topic() -> None:
     assert found(flagged, FULL) == [(Resource.SUBSCRIPTION, EVENTS, "s", Side.DIFFERENT)]
 
 
-def test_partitions_that_only_one_side_has_are_no_difference_in_subscriptions() -> None:
+def test_partitions_of_one_side_only_are_no_difference_in_subscriptions() -> None:
     more = SubscriptionState(EVENTS, f"{EVENTS}-partition-2", "s", "1:3", False)
     grown = replace(FULL, topics=(TopicState(EVENTS, 3, {}),), subscriptions=(*FULL.subscriptions, more))
     small = replace(FULL, topics=(TopicState(EVENTS, 2, {}),))

@@ -249,13 +249,13 @@ def on_partition(index: int, name: str = "s", **properties: str) -> Subscription
     return SubscriptionState(EVENTS, f"{EVENTS}-partition-{index}", name, "0:0", False, properties)
 
 
-def test_subscriptions_of_partitions_are_left_alone_with_what_could_not_be_read() -> None:
+def test_subscriptions_of_partitions_are_hidden_by_what_could_not_be_read() -> None:
     source = unread(with_subscriptions("blue", on_partition(1)), f"subscription properties of {EVENTS}")
     assert plan_changes(source, with_subscriptions("green")).empty
 
 
 @pytest.mark.parametrize("unloaded", ["blue", "green"])
-def test_properties_of_subscriptions_that_were_not_read_are_not_reported_as_equal(unloaded: str) -> None:
+def test_properties_that_were_not_read_are_not_reported_as_equal(unloaded: str) -> None:
     source = with_subscriptions("blue", on_partition(0), on_partition(1, team="a"), loaded=unloaded != "blue")
     target = with_subscriptions("green", on_partition(0), on_partition(1), loaded=unloaded != "green")
     comparison = compare(source, target)
