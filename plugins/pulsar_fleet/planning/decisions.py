@@ -192,7 +192,7 @@ class Planner:
         return (
             *by_kind[Resource.NAMESPACE],
             *(change for change in policies if change not in grants),
-            *by_kind[Resource.TOPIC],
+            *sorted(by_kind[Resource.TOPIC], key=lambda change: bool(change.field)),
             *grants,
             *schemas,
             *topic_policies,

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
-from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, diff_documents, diff_resources
+from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, diff_documents, diff_resources, same
 from pulsar_fleet.planning.subscription_diff import SUBSCRIPTION_COLUMNS, diff_subscriptions
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot, TopicState
 
@@ -82,7 +82,7 @@ def _own(snapshot: Snapshot, table: str) -> JsonObject:
 
 Row = TypeVar("Row")
 COMPARED_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "topics": ("partitions", "properties"),
+    "topics": ("partitions", "properties", "partition_properties"),
     "schemas": ("type", "schema", "properties"),
     "subscriptions": SUBSCRIPTION_COLUMNS,
 }
@@ -104,8 +104,8 @@ def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
 
 
 def topic_value(topic: TopicState) -> JsonObject:
-    """A topic in its comparable shape."""
-    return {column: getattr(topic, column) for column in COMPARED_COLUMNS["topics"]}
+    """A topic in its comparable shape, without the properties of single partitions."""
+    return {"partitions": topic.partitions, "properties": topic.properties}
 
 
 def schema_values(versions: Iterable[SchemaState]) -> list[JsonObject]:
@@ -138,13 +138,27 @@ def _namespaces(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
 
 
 def _topics(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
-    ours = {topic.name: topic_value(topic) for topic in source.topics}
-    theirs = {topic.name: topic_value(topic) for topic in _within(target.topics, source, lambda topic: topic.name)}
+    states = {topic.name: topic for topic in source.topics}
+    target_states = {topic.name: topic for topic in _within(target.topics, source, lambda topic: topic.name)}
+    ours, theirs = ({name: topic_value(topic) for name, topic in side.items()} for side in (states, target_states))
     for name in sorted({*ours, *theirs}):
         if name in ours and name in theirs:
             yield from diff_documents(Resource.TOPIC, name, ours[name], theirs[name])
         else:
             yield from diff_resources(Resource.TOPIC, _only(name, ours), _only(name, theirs))
+        if name in states:
+            yield from _partition_properties(states[name], target_states.get(name))
+
+
+def _partition_properties(source: TopicState, target: TopicState | None) -> Iterator[Difference]:
+    """A difference for each partition of the source with other properties of its own, under the partition's name."""
+    ours, theirs = source.partition_properties, target.partition_properties if target else {}
+    if same(ours, theirs):
+        return
+    for partition in map(str, TopicName.parse(source.name).partitions(source.partitions)):
+        values = (ours.get(partition, {}), theirs.get(partition, {}))
+        if not same(*values):
+            yield Difference(Resource.TOPIC, partition, "properties", Side.DIFFERENT, *values)
 
 
 def _schemas(source: Snapshot, target: Snapshot) -> Iterator[Difference]:

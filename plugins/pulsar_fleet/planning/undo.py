@@ -152,7 +152,8 @@ def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
     changes: list[Change] = []
     skipped: list[LeftAlone] = []
     for step in reversed(steps):
-        if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and with_parent(step.name) & deleted):
+        inside = step.resource in _INSIDE_TOPIC or (step.resource is Resource.TOPIC and step.field)
+        if same(step.before, step.after) or (inside and with_parent(step.name) & deleted):
             continue
         reason = reason_to_leave(step.resource, step.field, step.before, step.after)
         if reason:

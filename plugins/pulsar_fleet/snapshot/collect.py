@@ -1,6 +1,7 @@
 """Read the metadata of a cluster and pass it to a sink in batches; no call loads a topic unless `load_topics` is set.
 
-Without it the properties of subscriptions are unknown. Reading a namespace makes a broker own its unowned bundles, and that broker may load their topics by itself.
+Without it the properties of subscriptions are unknown. Reading a namespace makes a broker own its unowned bundles, and
+that broker may load their topics by itself.
 
 Calls: a fixed number for the cluster and each broker, six for a namespace, two for a topic, three for a partitioned
 topic; three more for a namespace with functions, and for every namespace where brokers offer packages. Topic policies

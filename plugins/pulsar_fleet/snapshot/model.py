@@ -56,12 +56,15 @@ class TopicState:
     """A topic; a partitioned topic is one row.
 
     :param partitions: 0 for a topic without partitions.
+    :param partition_properties: partition → the properties that it has besides those of the topic; without partitions
+        that have none, and without `MIGRATED_PROPERTY`.
     """
 
     name: str
     partitions: int
     properties: JsonObject
     terminated: bool = False
+    partition_properties: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

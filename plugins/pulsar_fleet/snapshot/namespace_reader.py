@@ -35,6 +35,7 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.resources import (
     is_terminated,
+    partition_properties,
     read_info,
     read_namespace,
     read_partitioned,
@@ -140,7 +141,8 @@ class NamespaceReader:
                 subscriptions = await self._with_properties(topic, subscriptions, metadata is not None)
         document = info or {}
         count, properties = (metadata.partitions, metadata.properties) if metadata else (0, document.get("properties"))
-        state = TopicState(name, count, dict(properties or {}), is_terminated(document))
+        own = partition_properties(document)
+        state = TopicState(name, count, dict(properties or {}), is_terminated(document), own)
         rows: list[Row] = [state, *(schema_state(topic, version) for version in versions), *subscriptions]
         if metadata:
             rows += await self._beyond(topic.partitions(metadata.partitions), existing or ())

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import without_overrides
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
 from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
-from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState
 
 
 async def read_namespace(
@@ -79,6 +79,16 @@ def subscriptions_in_info(topic: TopicName, info: JsonObject) -> tuple[Subscript
         if not is_system_cursor(name)
     )
     return tuple(sorted(states, key=lambda state: (state.partition, state.name)))
+
+
+def partition_properties(info: JsonObject) -> JsonObject:
+    """Partition → its own properties in an `internal-info` answer, if it has any but `MIGRATED_PROPERTY`."""
+    parts: JsonObject = info.get("partitions") or {}
+    own = {
+        name: {key: value for key, value in (part.get("properties") or {}).items() if key != MIGRATED_PROPERTY}
+        for name, part in parts.items()
+    }
+    return {name: properties for name, properties in sorted(own.items()) if properties}
 
 
 def is_terminated(info: JsonObject) -> bool:

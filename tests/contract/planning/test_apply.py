@@ -38,8 +38,8 @@ SECRET = "very-hush-hush"
 
 async def plan(source: AdminClient, target: AdminClient, namespace: NamespaceName) -> Plan:
     selection = Selection(namespaces=frozenset({namespace}))
-    ours = await collect(source, selection, redactor=REDACTOR, must_exist=True)
-    return plan_changes(ours, await collect(target, selection, redactor=REDACTOR))
+    ours = await collect(source, selection, redactor=REDACTOR, must_exist=True, load_topics=True)
+    return plan_changes(ours, await collect(target, selection, redactor=REDACTOR, load_topics=True))
 
 
 async def apply(plan: Plan, target: AdminClient, *allow: str, secrets: dict[str, str] | None = None) -> PlanResult:

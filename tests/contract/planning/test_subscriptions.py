@@ -197,6 +197,38 @@ async def test_properties_are_created_and_added_and_none_is_removed(
     }
 
 
+@pytest.mark.parametrize("exists", [True, False])
+async def test_properties_of_single_partitions_are_copied_to_these(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: NewNamespace,
+    make_namespace: Make,
+    records: Path,
+    exists: bool,
+) -> None:
+    name = new_namespace()
+    topic = TopicName(name, "p")
+    for admin in (on_blue, on_green)[: 2 if exists else 1]:
+        await make_namespace(admin, name)
+        await admin.create_partitioned_topic(topic, 3, {"team": "billing"})
+    await on_blue.put(f"/{topic.partition(1).path}/properties", {"shard": "east"})
+    if exists:
+        await on_green.put(f"/{topic.partition(1).path}/properties", {"owner": "green"})
+        await on_green.put(f"/{topic.partition(2).path}/properties", {"owner": "green"})
+    await copy(on_blue, on_green, name)
+    own = [await on_green.get(f"/{topic.partition(index).path}/properties") for index in range(3)]
+    if exists:
+        assert own == [{}, {"shard": "east", "owner": "green"}, {"owner": "green"}]
+    else:
+        assert own == [{}, {"shard": "east"}, {}]
+    assert await on_green.get(f"/{topic.path}/properties") == {"team": "billing"}
+    await apply(plan_undo(Ledger.open(), "run"), on_green, "undo")
+    if exists:
+        assert await on_green.get(f"/{topic.partition(1).path}/properties") == {"owner": "green"}
+    else:
+        assert await on_green.namespace(name) is None
+
+
 async def test_properties_that_changed_after_the_plan_are_a_conflict_and_stay(
     on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
 ) -> None:

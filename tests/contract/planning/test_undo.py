@@ -41,7 +41,8 @@ NewNamespace = Callable[[], NamespaceName]
 
 
 async def held(admin: AdminClient, namespace: NamespaceName) -> Snapshot:
-    return await collect(admin, Selection(namespaces=frozenset({namespace})), redactor=REDACTOR)
+    selection = Selection(namespaces=frozenset({namespace}))
+    return await collect(admin, selection, redactor=REDACTOR, load_topics=True)
 
 
 async def apply(plan: Plan, target: AdminClient, run: str = "run") -> PlanResult:
@@ -214,7 +215,6 @@ async def test_groups_domains_isolation_and_peers_are_applied_and_undone(
 async def test_a_subscription_has_its_properties_and_its_flag_on_the_target(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make, records: Path
 ) -> None:
-    """Properties are not in what a snapshot reads without loading topics, so they are added to it here."""
     name = new_namespace()
     topics = (TopicName(name, "plain"), TopicName(name, "events"))
     for admin in (on_blue, on_green):
@@ -225,10 +225,10 @@ async def test_a_subscription_has_its_properties_and_its_flag_on_the_target(
         await on_blue.put(topic.subscription_path("new"), "earliest", replicated=True)
         await on_blue.create_subscription(topic, "old")
         await on_green.create_subscription(topic, "old")
+        for subscription in ("new", "old"):
+            await on_blue.put(f"{topic.subscription_path(subscription)}/properties", {"team": "billing"})
     source = await held(on_blue, name)
-    subscriptions = tuple(
-        replace(subscription, properties={"team": "billing"}, replicated=True) for subscription in source.subscriptions
-    )
+    subscriptions = tuple(replace(subscription, replicated=True) for subscription in source.subscriptions)
     target = await held(on_green, name)
     applied = await apply(plan_changes(replace(source, subscriptions=subscriptions), target), on_green)
     assert failures(applied) == []

@@ -106,6 +106,15 @@ def test_partitions_of_one_side_only_are_no_difference_in_subscriptions() -> Non
     assert found(grown, small)[1:] == [(Resource.SUBSCRIPTION, f"{EVENTS}-partition-2", "s", Side.MISSING)]
 
 
+def test_properties_of_one_partition_are_a_difference_of_that_partition() -> None:
+    own = {f"{EVENTS}-partition-1": {"shard": "east"}}
+    source = replace(FULL, topics=(replace(FULL.topics[0], partition_properties=own),))
+    assert diff(source, FULL) == (
+        Difference(Resource.TOPIC, f"{EVENTS}-partition-1", "properties", Side.DIFFERENT, {"shard": "east"}, {}),
+    )
+    assert found(FULL, source) == [(Resource.TOPIC, f"{EVENTS}-partition-1", "properties", Side.DIFFERENT)]
+
+
 def test_where_a_cursor_stands_is_not_compared() -> None:
     moved = tuple(replace(subscription, mark_delete="9:9") for subscription in FULL.subscriptions)
     assert diff(FULL, replace(FULL, subscriptions=moved)) == ()

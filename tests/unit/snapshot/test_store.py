@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pulsar_fleet.cluster.admin.read_problems import Note
@@ -90,7 +92,9 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
         selection=("acme",),
         known_clusters=("blue",),
         namespaces=(NamespaceState("acme/orders", {"replication_clusters": ["blue"], "é": None}),),
-        topics=(TopicState(str(EVENTS), 3, {"team": "billing"}, terminated=True),),
+        topics=(
+            TopicState(str(EVENTS), 3, {"team": "billing"}, terminated=True, partition_properties={"p-0": {"a": "b"}}),
+        ),
         subscriptions=(
             SubscriptionState(str(EVENTS), str(EVENTS.partition(1)), "job", "1:2", True, {"selector": "a = 1"}),
         ),
@@ -99,6 +103,21 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
     )
     artefacts = Artefacts.open(str(tmp_path))
     assert load_snapshot(artefacts, store_snapshot(artefacts, "run", snapshot, name="source")) == snapshot
+
+
+def test_a_table_of_an_earlier_release_is_read_without_its_new_column(tmp_path: Path) -> None:
+    rows = (TopicState(str(EVENTS), 3, {"team": "billing"}), TopicState("persistent://acme/orders/x", 0, {}))
+    snapshot = Snapshot(cluster="blue", began="", ended="", key_id="k", topics=rows, loaded_topics=False)
+    artefacts = Artefacts.open(str(tmp_path))
+    manifest = artefacts.read_json(store_snapshot(artefacts, "run", snapshot, name="source"))
+    path = Path(manifest["tables"]["topics"]["uri"])
+    pq.write_table(pq.read_table(path).drop_columns(["partition_properties"]), path)
+    content = path.read_bytes()
+    manifest["tables"]["topics"] |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    earlier = StoredSnapshot.open(artefacts, artefacts.write_json("run", "earlier.json", manifest))
+    assert earlier.load() == snapshot
+    columns = earlier.columns("topics", ("name", "partition_properties"), ["acme/orders"])
+    assert columns.column("partition_properties").to_pylist() == ["{}", "{}"]
 
 
 def test_namespaces_are_loaded_without_the_others(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def _rows(draw: st.DrawFn, cluster: str, estate: dict[str, Any]) -> Iterator[Row
 
 def _topic_rows(draw: st.DrawFn, cluster: str, name: str, topic: Topic) -> Iterator[Row]:
     own, step = draw(st.sampled_from([0, 7])), draw(st.sampled_from([1, -1]))
-    yield TopicState(name, topic.partitions, topic.properties, terminated=own == 7)
+    shards = {f"{name}-partition-0": {"shard": str(step)}} if topic.partitions else {}
+    yield TopicState(name, topic.partitions, topic.properties, own == 7, shards)
     for version, schema in enumerate(topic.schemas):
         yield SchemaState(name, own + step * version, *schema, own)
     for subscription, by_partition in topic.subscriptions.items():

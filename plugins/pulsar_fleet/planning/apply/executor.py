@@ -234,8 +234,11 @@ def _by_namespace(changes: Iterable[Change]) -> list[list[Change]]:
 
 
 def _stages(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    """Consecutive changes of the same kind, in the planner's order, at most `_AT_ONCE` in a group."""
-    for _, stage in groupby(changes, key=lambda change: change.resource):
+    """Consecutive changes of the same kind, in the planner's order, at most `_AT_ONCE` in a group.
+
+    Topics are created before properties of their partitions are set.
+    """
+    for _, stage in groupby(changes, key=lambda change: (change.resource, creates_resource(change))):
         rest = list(stage)
         for first in range(0, len(rest), _AT_ONCE):
             yield rest[first : first + _AT_ONCE]

@@ -26,6 +26,7 @@ from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.planning.subscription_diff import SUBSCRIPTION_COLUMNS, subscription_value
 from pulsar_fleet.snapshot.resources import (
+    partition_properties,
     read_info,
     read_namespace,
     read_partitioned,
@@ -124,12 +125,17 @@ class LiveState:
 
     async def _topic(self, topic: TopicName) -> JsonObject | None:
         if topic not in self._topics:
-            return None
+            return await self._partition(topic) if topic in self._listed else None
         if self._topics[topic]:
             metadata = await self._admin.partition_metadata(topic)
             return {"partitions": metadata.partitions, "properties": dict(metadata.properties)}
         info = await self._admin.internal_info(topic) if topic.persistent else {}
         return {"partitions": 0, "properties": dict(info.get("properties") or {})}
+
+    async def _partition(self, partition: TopicName) -> JsonObject:
+        name = str(partition)
+        properties = partition_properties({"partitions": {name: await self._admin.internal_info(partition)}})
+        return {"partitions": 0, "properties": properties.get(name, {})}
 
     async def _subscription(self, change: Change) -> Json:
         """The subscription, if each partition that the change concerns has it.

@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHeader
-from pulsar_fleet.snapshot.store.rows import NAMESPACE, TOPIC, from_columns, is_by_namespace
+from pulsar_fleet.snapshot.store.rows import ABSENT, NAMESPACE, TOPIC, from_columns, is_by_namespace
 from pulsar_fleet.snapshot.store.writer import SCHEMA_VERSION, SnapshotWriter
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class StoredTable:
         groups = self._groups(selected)
         with self._path.open("rb") as opened, pq.ParquetFile(opened, metadata=self._metadata) as file:
             table = file.read_row_groups(groups, columns=[*names, NAMESPACE], use_threads=False)
+        for name in names:
+            if name not in table.schema.names:
+                table = table.append_column(name, pa.array([ABSENT] * len(table), pa.string()))
         if selected is None:
             return table
         kept = pc.is_in(table.column(NAMESPACE), pa.array(selected, pa.string()))

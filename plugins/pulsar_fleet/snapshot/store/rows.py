@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "in_namespace"
 """An additional column of the tables by namespace, to find the rows of a namespace without reading the others."""
+ABSENT = "{}"
+"""The cells of a column that an earlier release did not write: each is a document."""
 TOPIC = "topic"
 """The column with the topic's name in the tables of schemas, subscriptions and topic policies."""
 
@@ -82,9 +84,13 @@ def to_columns(table: str, rows: Sequence[Row]) -> pa.Table:
 def from_columns(table: str, part: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch of their table. Strings and keys that repeat within the batch share one object."""
     kind: Any = TABLES[table]
-    columns = [_values(part.column(name).to_pylist(), plain) for name, plain in _fields(table)]
+    columns = [_values(_cells(part, name), plain) for name, plain in _fields(table)]
     for values in zip(*columns, strict=True):
         yield kind(*values)
+
+
+def _cells(part: pa.RecordBatch, name: str) -> list[Json]:
+    return part.column(name).to_pylist() if name in part.schema.names else [ABSENT] * len(part)
 
 
 def _values(cells: list[Json], kind: str) -> list[Json]:
