@@ -147,8 +147,11 @@ async def test_a_missing_subscription_is_reported_and_created_only_if_asked(read
     result = await readers.one("s")
     assert (result.state, result.owner_position) == (State.OWNER_MISSING, "")
     assert "s" not in (await readers.admin.internal_stats(readers.source))["cursors"]
+    await readers.admin.put(f"{readers.shadow.subscription_path('s')}/properties", {"selector": "a = 1"})
     assert (await readers.one("s", create_missing=True)).identical
     assert await readers.equal("s")
+    created = (await readers.admin.stats(readers.source))["subscriptions"]["s"]
+    assert created["subscriptionProperties"] == {"selector": "a = 1"}
 
 
 async def test_other_properties_of_a_subscription_stay(readers: Readers) -> None:

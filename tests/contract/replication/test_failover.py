@@ -285,6 +285,8 @@ async def test_the_commands_exit_with_the_state_of_forecast_and_outcome(centres:
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [orders], [])
     billing = Application(orders, "billing")
     billing.subscribe(centres.clients["blue"]).close()
+    path, selector = f"{orders.subscription_path('billing')}/properties", {"selector": "a = 1"}
+    await centres.admins["blue"].put(path, selector)
     await centres.publish("blue", orders, 7)
     await centres.quiet()
     urls = [centres.connections[name].admin_url for name in ("blue", "green")]
@@ -296,6 +298,7 @@ async def test_the_commands_exit_with_the_state_of_forecast_and_outcome(centres:
     prepared = await _command("prepare-failover", *words, "--yes", "--json")
     document = json.loads(prepared.stdout)
     assert (prepared.returncode, document["lost"], len(document["prepared"]["subscriptions"])) == (0, 0, 1)
+    assert await centres.admins["green"].get(path) == selector
     await centres.move("green", [billing])
     outcome = await _command("failover-outcome", document["run"], "--json")
     assert (outcome.returncode, json.loads(outcome.stdout)["agreement"]) == (0, "as predicted")

@@ -262,11 +262,16 @@ class AdminClient(AdminVerbs):
         answer = await self.http.call("GET", f"{ADMIN}/{topic.path}/ledger/{position.ledger}/entry/{position.entry}")
         return {key.lower(): value for key, value in answer.headers.items() if key.lower().startswith("x-pulsar")}
 
-    async def create_subscription(self, topic: TopicName, name: str, position: Position | str = "earliest") -> None:
-        """Create a subscription whose first entry is the one at `position` (or `earliest`, `latest`)."""
+    async def create_subscription(
+        self, topic: TopicName, name: str, position: Position | str = "earliest", properties: JsonObject | None = None
+    ) -> None:
+        """Create a subscription whose first entry is at `position`, `earliest` or, without properties, `latest`."""
         body: Json = position
+        if properties and position == "earliest":
+            position = Position(-1, -1)
         if isinstance(position, Position):
             body = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
+            body["properties"] = properties or {}
         await self.put(topic.subscription_path(name), body)
 
     async def delete_subscription(self, topic: TopicName, name: str, *, force: bool = False) -> None:

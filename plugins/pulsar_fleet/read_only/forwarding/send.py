@@ -79,11 +79,12 @@ async def mark_forwarded(
 
 
 async def create_at(admin: AdminClient, link: Link, name: str, cursor: SubscriptionCursor, ledgers: Ledgers) -> None:
-    """Create the owner's subscription so that it begins where the shadow topic's does. One call."""
+    """Create the owner's subscription at the position of the shadow topic's, with its properties. One call."""
     number = cursor.mark_delete_index
+    properties = {key: value for key, value in cursor.properties.items() if key != FORWARDED_SINCE}
     if not len(ledgers):
-        await admin.create_subscription(link.source, name)
+        await admin.create_subscription(link.source, name, properties=properties)
         return
     last = ledgers.at(len(ledgers) - 1)
     begin = ledgers.at(number) if number < len(ledgers) else Position(last.ledger, last.entry + 1)
-    await admin.create_subscription(link.source, name, begin)
+    await admin.create_subscription(link.source, name, begin, properties)

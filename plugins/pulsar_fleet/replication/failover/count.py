@@ -120,6 +120,7 @@ def _facts(name: str, here: SubscriptionCursor | None, there: SubscriptionCursor
         replicated_on_to=there.replicated if there else None,
         mark_delete=str(here.cursor.mark_delete) if here else None,
         mark_delete_on_to=str(there.cursor.mark_delete) if there else None,
+        properties=dict(here.properties) if here else {},
         consumers=here.consumers if here else 0,
         consumers_on_to=there.consumers if there else 0,
     )

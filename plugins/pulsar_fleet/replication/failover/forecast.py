@@ -45,6 +45,7 @@ class SubscriptionForecast(Document):
 
     :param replicated: it has the flag of a replicated subscription on `from`; `replicated_on_to`: on `to`.
     :param mark_delete: its mark-delete position on `from`, `mark_delete_on_to` on `to`; None: no such subscription.
+    :param properties: its properties on `from`.
     :param consumers: connected to `from`; `consumers_on_to` to `to`.
     :param redelivered: messages acknowledged on `from` that `to` will deliver; entry numbers of `to`. None of a
         subscription that does not exist on `to`, because clients create it at the end by default.
@@ -61,6 +62,7 @@ class SubscriptionForecast(Document):
     replicated_on_to: bool | None = None
     mark_delete: str | None = None
     mark_delete_on_to: str | None = None
+    properties: JsonObject = field(default_factory=dict)
     consumers: int = 0
     consumers_on_to: int = 0
     redelivered: CountedEntries = NO_ENTRIES

@@ -54,7 +54,7 @@ async def _prepare(
     if subscription.create_at is not None:
         position = _position(topic, subscription.create_at)
         with suppress(Conflict):
-            await target.create_subscription(name, subscription.subscription, position)
+            await target.create_subscription(name, subscription.subscription, position, subscription.properties)
             created_at = str(position)
     if not subscription.replicated_on_to:
         # The parameter `replicated` of the creation is lost when the topic is unloaded (observed).
