@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pulsar_fleet.cluster.policies.lookup import is_supported
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, TopicPolicy, Unset
 from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
+from pulsar_fleet.cluster.policies.refusals import REFUSALS, Level
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.versions import RELEASES, Redirect, Role
 
@@ -66,7 +67,22 @@ def _tables() -> Mapping[str, str]:
         "topic policies": _table(
             ("policy", "set by", "unset by", "form", "while not set", "order, hazard, secrets"), TOPIC_CATALOGUE
         ),
+        "refused values": _refusals(),
     }
+
+
+def _refusals() -> str:
+    head = ("policy", "of", "the broker says", "refused at the creation of a namespace", "the same effect has")
+    topics = {row.namespace_field: row.field for row in TOPIC_CATALOGUE if row.namespace_field}
+    lines = []
+    for rule in REFUSALS:
+        topic = topics.get(rule.field, "" if rule.field in BY_FIELD else rule.field)
+        of = [Level.NAMESPACE.value] if Level.NAMESPACE in rule.levels else []
+        if Level.TOPIC in rule.levels and topic:
+            of.append(f"topic (`{topic}`)" + (f" since {rule.topics_since}" if rule.topics_since else ""))
+        created = "yes" if rule.created else ""
+        lines.append(_line((f"`{rule.field}`", ", ".join(of), rule.says, created, rule.offer or "no other value")))
+    return "\n".join([_line(head), _line(["---"] * len(head)), *lines])
 
 
 def _versions() -> str:

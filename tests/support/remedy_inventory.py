@@ -73,6 +73,7 @@ INVENTORY: tuple[Group, ...] = (
             "too-many-topics": (),
             "ttl-default-differs": (),
             "ttl-shorter-than-lag": (),
+            "value-refused": ("the effect there is the same", "decide what is to apply on both clusters"),
         },
     ),
     Group(
@@ -152,6 +153,14 @@ INVENTORY: tuple[Group, ...] = (
             "peer-address-local": ("keep its other fields and its credentials",),
             "peer-address-missing": ("keep its other fields and its credentials",),
             "peer-unreachable-from-here": ("open a connection",),
+        },
+    ),
+    Group(
+        Kind.CALL,
+        "contract/preflight/test_target_rules.py::test_a_tenant_without_the_spaced_role_is_copied",
+        _NOT_IN_PAIRS,
+        {
+            "admin-role-refused": ("if no token or certificate",),
         },
     ),
     Group(

@@ -19,6 +19,8 @@ NOT_WAIVABLE: Mapping[str, str] = {
     "partitioned-on-one-side": "producers are refused on the target.",
     "topic-terminated-on-target": "the target refuses every message to it.",
     "schema-incompatible": "producers are refused on the target.",
+    "value-refused": "the target's brokers refuse the value in every run.",
+    "admin-role-refused": "the target's brokers refuse the tenant in every run.",
 }
 """Blockers of the shared checks that are never waived, and the certain loss."""
 

@@ -187,6 +187,17 @@ def partitions(blue: int, green: int) -> Seed:
     return seed
 
 
+def stored(limit: int) -> Seed:
+    """A namespace that blue was created with, unchecked, and that green has without it."""
+
+    async def seed(pair: Pair) -> None:
+        name = NamespaceName(pair.name.tenant, "stored")
+        for admin, policies in ((pair.blue, {"max_producers_per_topic": limit}), (pair.green, {})):
+            await admin.put_namespace(name, {"replication_clusters": [admin.connection.name], **policies})
+
+    return seed
+
+
 def quota(seconds: int) -> Seed:
     body = {"limitTime": seconds, "limitSize": -1, "policy": "consumer_backlog_eviction"}
 
@@ -231,6 +242,7 @@ CASES = (
         after(two_subscriptions, policy("maxSubscriptionsPerTopic", 1)),
         after(two_subscriptions, policy("maxSubscriptionsPerTopic", 2)),
     ),
+    Case("value-refused", stored(-1), stored(1)),
     Case("resource-group-differs", group({**GROUP, "publishRateInMsgs": 7}), group(GROUP)),
     Case("replicated-flag-differs", replicated(on_green=False), replicated(on_green=True), changes=True),
     Case("role-only-on-target", grant("green"), grant("blue", "green")),

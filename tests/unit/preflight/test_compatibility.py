@@ -145,6 +145,24 @@ def grants(**roles: list[str]) -> dict[str, Any]:
     return {"namespace_auth": roles, "destination_auth": {}, "subscription_auth_roles": {}}
 
 
+def persistence(ensemble: int, writes: int, acks: int) -> dict[str, int]:
+    return {"bookkeeperEnsemble": ensemble, "bookkeeperWriteQuorum": writes, "bookkeeperAckQuorum": acks}
+
+
+def topic_policies(scope: str = "local", **values: Any) -> Change:
+    return fields(topic_policies=(TopicPolicyState(PLAIN, scope, values, 0),))
+
+
+def retention(minutes: int, megabytes: int) -> dict[str, int]:
+    return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+
+
+def roles(*names: str) -> Change:
+    return lambda snapshot: replace(
+        snapshot, tenants=tuple(replace(tenant, admin_roles=names) for tenant in snapshot.tenants)
+    )
+
+
 def system_topic(partitions: int) -> Change:
     return fields(inventory=(InventoryState("system topic", ORDERS, CHANGES, {"partitions": partitions}),))
 
@@ -185,6 +203,8 @@ def subscription(name: str) -> Change:
 
 DISALLOWED = {"allowAutoTopicCreation": False}
 PARTITIONED = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+QUOTA = {"message_age": {"limitSize": -1, "limitTime": 3600, "policy": "producer_exception"}}
+OFFLOAD = {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "archive"}
 NEW_NAMESPACE: Spoil = target(without_namespace)
 GREEN, NUMBER_ID = "cluster green", ("id", "long")
 
@@ -306,6 +326,19 @@ def test_pulsar_3_0_is_measured_as_a_source() -> None:
 
 
 FAULTS: tuple[tuple[Spoil, str], ...] = (
+    (source(topic_policies(retentionPolicies=retention(0, 100))), f"blocker value-refused: {PLAIN}"),
+    (source(topic_policies("global", retentionPolicies=retention(60, 0))), f"blocker value-refused: {PLAIN}"),
+    (
+        steps(source(policies(retention_policies=retention(60, 1))), source(topic_policies(backLogQuotaMap=QUOTA))),
+        f"blocker value-refused: {PLAIN}",
+    ),
+    (source(policies(max_consumers_per_topic=-1)), f"blocker value-refused: {ORDERS}"),
+    (source(topic_policies(maxMessageSize=5_242_881)), f"blocker value-refused: {PLAIN}"),
+    (
+        steps(NEW_NAMESPACE, source(policies(persistence=persistence(2, 1, 2)))),
+        f"blocker value-refused: {ORDERS}",
+    ),
+    (source(roles("owner", "auditor ")), "blocker admin-role-refused: tenant acme"),
     (
         source(topic(f"{EVENTS}-partition-9")),
         f"blocker named-like-a-partition: {EVENTS}-partition-9",
@@ -435,7 +468,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (
         steps(
             NEW_NAMESPACE,
-            source(policies(persistence={"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2})),
+            source(policies(persistence=persistence(4, 2, 1))),
             target(settings(managedLedgerMaxEnsembleSize="3")),
         ),
         f"blocker persistence-too-wide: {ORDERS}",
@@ -457,7 +490,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (target(policies(deleted=True)), f"blocker namespace-deleted: {ORDERS}"),
     (source(policies(migrated=True)), f"blocker namespace-migrated: {ORDERS}"),
     (
-        source(policies(offload_policies={"managedLedgerOffloadDriver": "aws-s3"})),
+        source(policies(offload_policies=OFFLOAD)),
         f"warning offload-driver: {ORDERS}",
     ),
     (
@@ -544,6 +577,8 @@ MORE_FAULTS: dict[str, Spoil] = {
 }
 ENTRY_FILTER = {"entryFilterNames": "jms"}
 NEAREST: dict[str, Spoil] = {
+    "admin-role-refused": both(roles("auditor ")),
+    "value-refused": both(topic_policies(retentionPolicies=retention(0, 100))),
     "auto-creation-differs": both(settings(defaultNumPartitions="2")),
     "auto-subscription-differs": both(settings(allowAutoSubscriptionCreation="false")),
     "authentication-provider-missing": both(settings(authenticationProviders="[a.AuthenticationProviderTls]")),
@@ -577,7 +612,7 @@ NEAREST: dict[str, Spoil] = {
     "not-settable": measured(rights=(Right(Area.RESOURCE_GROUPS, True, True),)),
     "not-visible": target(fields(notes=(Note("functions", Problem.NOT_OFFERED.value, "green answered 409."),))),
     "offload-driver": steps(
-        source(policies(offload_policies={"managedLedgerOffloadDriver": "aws-s3"})),
+        source(policies(offload_policies=OFFLOAD)),
         target(settings(managedLedgerOffloadDriver="aws-s3")),
     ),
     "partitioned-on-one-side": both(topic(PLAIN, partitions=4)),
@@ -588,7 +623,7 @@ NEAREST: dict[str, Spoil] = {
     "peer-unreachable-from-here": steps(replicating, measured(unreachable={"http://red.example:8080": "refused"})),
     "persistence-too-wide": steps(
         NEW_NAMESPACE,
-        source(policies(persistence={"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2})),
+        source(policies(persistence=persistence(4, 2, 1))),
         target(settings(managedLedgerMaxEnsembleSize="4")),
     ),
     "policies-invalid": source(policies(max_producers_per_topic=-1)),

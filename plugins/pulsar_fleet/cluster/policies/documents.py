@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, KEYED_BY_CLUSTER, Kind, Policy, unknown_fields
+from pulsar_fleet.cluster.policies.refusals import Level, exceeding_quota
 from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 
 # Fields that the broker adds to offload policies; 4.0 does not have the number of read threads.
@@ -155,22 +156,9 @@ def _problems(document: Mapping[str, Json], own: str) -> Iterator[str]:
     for field, value in document.items():
         if field.startswith(("max_", "message_ttl", "subscription_expiration")) and (value or 0) < 0:
             yield f"{field} is {value!r}, must be at least 0"
-    yield from _quota_problems(document.get("retention_policies"), document.get("backlog_quota_map") or {})
-
-
-def _quota_problems(retention: Json, quota_map: Mapping[str, Json]) -> Iterator[str]:
-    """Retention must exceed the backlog quota: the broker's setters check it, its PUT does not."""
-    if not retention:
-        return
-    size, minutes = retention.get("retentionSizeInMB", 0), retention.get("retentionTimeInMinutes", 0)
-    if size == 0 and minutes == 0:
-        return
-    quota = (quota_map.get("destination_storage") or {}).get("limitSize", -1)
-    if size > 0 and (quota < 0 or quota >= size * 1024 * 1024) and "destination_storage" in quota_map:
-        yield f"backlog quota of {quota} bytes is not below the retention of {size} MB"
-    seconds = (quota_map.get("message_age") or {}).get("limitTime", -1)
-    if minutes > 0 and (seconds < 0 or seconds >= minutes * 60) and "message_age" in quota_map:
-        yield f"backlog quota of {seconds} s is not below the retention of {minutes} min"
+    retention, backlog = document.get("retention_policies"), document.get("backlog_quota_map") or {}
+    if kind := exceeding_quota(retention, backlog, Level.NAMESPACE):
+        yield f"the backlog quota {kind} {backlog[kind]!r} is not below the retention {retention!r}"
 
 
 def _rename_key(entries: Mapping[str, Json], source: str, target: str) -> JsonObject:

@@ -147,17 +147,19 @@ def subscriptions_fit(pair: Pair) -> Iterator[Finding]:
 
 def persistence_fits(pair: Pair) -> Iterator[Finding]:
     """The broker refuses (400) more replicas of a message than it allows."""
-    for namespace in pair.translated.namespaces:
-        persistence: JsonObject = namespace.policies.get("persistence") or {}
+    namespaces = [(state.name, state.policies) for state in pair.translated.namespaces]
+    topics = [(state.topic, state.policies) for state in pair.translated.topic_policies]
+    for name, policies in (*namespaces, *topics):
+        persistence: JsonObject = policies.get("persistence") or {}
         for field, key in _PERSISTENCE.items():
             most, copies = number(pair.target, key), int(persistence.get(field) or 0)
             if most and copies > most:
                 yield _too_many(
                     pair,
                     "persistence-too-wide",
-                    namespace.name,
+                    name,
                     f"{field} = {copies}, {key} = {most}",
-                    "The namespace is refused, and with it everything in it.",
+                    "The policy is refused; of a namespace to be created, everything in it.",
                     key,
                     (copies, most),
                 )

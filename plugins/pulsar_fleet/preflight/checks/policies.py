@@ -90,12 +90,14 @@ def entry_filters_are_installed(pair: Pair) -> Iterator[Finding]:
     """The broker refuses (400) a filter that is not installed."""
     if setting(pair.target, "entryFiltersDirectory") != "":
         return
-    for namespace in pair.translated.namespaces:
-        names = (namespace.policies.get("entryFilters") or {}).get("entryFilterNames")
+    namespaces = [(state.name, state.policies) for state in pair.translated.namespaces]
+    topics = [(state.topic, state.policies) for state in pair.translated.topic_policies]
+    for name, policies in (*namespaces, *topics):
+        names = (policies.get("entryFilters") or {}).get("entryFilterNames")
         if names:
             yield blocker(
                 "entry-filter-missing",
-                namespace.name,
+                name,
                 f"entry filters {names!r}, and {pair.target.cluster} has no entryFiltersDirectory",
                 "The brokers refuse the filter, and consumers get messages that it would have rejected.",
                 f"install the filter on every broker of {pair.target.cluster}, set entryFiltersDirectory in their "
