@@ -126,6 +126,24 @@ def test_a_code_and_a_text_of_a_broker_are_read_whatever_they_are(code: int) -> 
     assert "caf\ufffd" in str(refusal)
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "policy"),
+    [
+        (
+            22,
+            b"Exceed the maximum number of subscriptions of the topic",
+            "maxSubscriptionsPerTopic",
+        ),
+        (22, b"Topic[{persistent://a/b/c}] doesn't support Exclusive sub type!", "subscriptionTypesEnabled"),
+        (5, b"Topic reached max consumers limit", "maxConsumersPerTopic"),
+    ],
+)
+def test_a_policy_that_refuses_a_reader_is_named_and_not_tried_again(code: int, said: bytes, policy: str) -> None:
+    refusal = refused(code, said, "persistent://a/b/c", cluster="blue", address="pulsar://blue:6650")
+    assert type(refusal) is InvalidRequest
+    assert f"its {policy}" in str(refusal)
+
+
 @pytest.mark.parametrize("broken", [b"\x0a\x05abc", b"\x0b", b"\x12\xff\x01", b"\x08"])
 def test_a_command_that_cannot_be_read_ends_the_connection_with_a_sentence(broken: bytes) -> None:
     sizes = struct.pack(">II", len(broken) + 6, len(broken) + 2)

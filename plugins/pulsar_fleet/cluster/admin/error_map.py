@@ -20,6 +20,8 @@ from pulsar_fleet.cluster.errors import (
     Unavailable,
 )
 
+_BEYOND_LIMIT = "Exceed the maximum number of"
+"""Part of the reason of a 409 about a subscription that a limit refuses; else it exists already."""
 RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 ALREADY_MIGRATED = "already migrated"
 SCHEMA_CHECK_FAILED = "Error during schema compatibility check"
@@ -52,6 +54,8 @@ def failure(cluster: str, method: str, path: str, answer: httpx.Response) -> Fle
     kind = Unavailable if status in RETRY_STATUSES else _BY_STATUS.get(status, InvalidRequest)
     if status in (412, 500):
         kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
+    if status == 409 and _BEYOND_LIMIT in reason:
+        kind = InvalidRequest
     return kind(text, cluster=cluster, status=status)
 
 

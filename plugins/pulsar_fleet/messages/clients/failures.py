@@ -18,6 +18,11 @@ _BY_RESULT: dict[str, tuple[type[FleetError], str]] = {
     "InvalidUrl": (InvalidRequest, "Correct the broker service URL of the connection."),
     "IncompatibleSchema": (InvalidRequest, "The topic has a schema that does not accept bytes: use another topic."),
     "MessageTooBig": (InvalidRequest, "Publish a smaller message, or let the broker accept larger ones."),
+    "NotAllowedError": (
+        InvalidRequest,
+        "A policy of the topic refuses it: see its subscriptionTypesEnabled, maxSubscriptionsPerTopic and "
+        "encryptionRequired.",
+    ),
     "TopicTerminated": (Conflict, "The topic is terminated: use the topic that replaced it."),
     "ConsumerBusy": (Conflict, "The subscription has a consumer of another type: use its type, or another name."),
     "ProducerFenced": (Conflict, "Another producer has this name or exclusive access: end it first."),

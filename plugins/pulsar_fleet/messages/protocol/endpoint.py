@@ -72,8 +72,18 @@ _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
 }
 
 
+_BY_POLICY: dict[str, str] = {
+    "sub type!": "its subscriptionTypesEnabled does not permit this type of subscription: permit it until all is read",
+    "maximum number of subscriptions": "its maxSubscriptionsPerTopic is reached: raise it until all is read",
+    "Topic reached max consumers": "its maxConsumersPerTopic is reached: raise it until all is read",
+}
+"""Part of the broker's message → the policy that refuses a subscription, and what to do: a retry is refused too."""
+
+
 def refused(code: int, message: bytes, about: str, *, cluster: str, address: str) -> FleetError:
     """The error for a broker's code and message; an unknown code is `Unavailable`."""
     raised, reason = _BY_CODE.get(code, (Unavailable, "could not be read"))
+    if policy := next((text for part, text in _BY_POLICY.items() if part.encode() in message), ""):
+        raised, reason = InvalidRequest, f"cannot be read, because {policy}. It was refused"
     detail = " ".join(message.decode(errors="replace").split())[:300]
     return raised(f"{about} {reason} on {cluster} ({address}): {detail}.", cluster=cluster)
