@@ -270,6 +270,17 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/migration/test_own_clients.py::test_what_a_copy_needs_is_permitted_by_the_printed_call",
+        _NOT_IN_VIEWS,
+        {
+            "exclusive-not-permitted": ("until the run has ended",),
+            "no-consumer-left": ("until the run has ended",),
+            "no-subscription-left": ("until the run has ended",),
+            "replicator-not-encrypted": ("until then producers may publish without", "strategy redirect"),
+        },
+    ),
+    Group(
+        Kind.CALL,
         f"{_GATES}test_the_stored_redirect_is_read_by_the_printed_call",
         _NOT_IN_VIEWS,
         {
@@ -498,6 +509,7 @@ INVENTORY: tuple[Group, ...] = (
             "credentials-unknown": ("run again",),
             "dag-may-become-stale": ("restart the DAG processor",),
             "delayed-messages": ("wait until they are delivered",),
+            "copy-throttled": ("allow that time",),
             "flags-unknown": ("superuser's token",),
             "functions-in-namespace": ("create them on green",),
             "retained-messages-stay": ("or nothing if nobody reads them again",),
@@ -507,6 +519,7 @@ INVENTORY: tuple[Group, ...] = (
             "green-is-migrated": ("choose another cluster",),
             "non-durable-consumer": ("nothing if they may start",),
             "non-persistent-topic": ("stop its producers",),
+            "longest-delay-shorter": ("not below the longest delay in use",),
             "not-readable": ("correct the cause",),
             "pattern-consumer-possible": ("before blue may delete its topics",),
             "reader-stalls": ("start them against green",),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docs.tools.gates_table import with_gates
@@ -26,7 +27,7 @@ from tests.support.migration_view import (
     with_redirect_probe,
     with_survey,
 )
-from tests.support.remedies import require_harmless
+from tests.support.remedies import calls, require_harmless
 from tests.support.snapshots import (
     EVENTS,
     ORDERS,
@@ -50,6 +51,7 @@ from pulsar_fleet.migration.stats.compaction import CompactedView
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
+from pulsar_fleet.snapshot.model import TopicPolicyState
 
 Spoil = Callable[[View], View]
 PYTHON, JAVA = "Pulsar-CPP-v4.2.0", "Pulsar-Java-v4.2.4"
@@ -142,6 +144,31 @@ def rights(**more: object) -> dict[str, object]:
 def parsed_with(*, timeout: int, interval: int, stale_after: int) -> Spoil:
     parsing = DagParsing(timeout=timeout, interval=interval, stale_after=stale_after)
     return lambda findings: replace(findings, expected=replace(findings.expected, dag_parsing=parsing))
+
+
+def copied_with(*, topics: dict[str, Any] | None = None, **policies: Any) -> Spoil:
+    """A copy of the namespace, with a consumer on its subscription, and these policies on both clusters."""
+    return lambda base: replicating(
+        with_policies_of(stats(**topics or {}, **subscription("billing", JAVA))(base), blue=policies, green=policies)
+    )
+
+
+def limited_delay(blue: str, green: str) -> Spoil:
+    """A copy, with a longest delay in the settings of each cluster's brokers."""
+    key = "delayedDeliveryMaxDelayInMillis"
+
+    def spoil(base: View) -> View:
+        ours = with_settings(base.blue.snapshot, **{key: blue})
+        theirs = with_settings(base.green.snapshot, **{key: green})
+        return replicating(with_green(with_blue(base, snapshot=ours), snapshot=theirs))
+
+    return spoil
+
+
+def slow(messages: int) -> Spoil:
+    """A copy of 100,000 messages, with this rate for the topics on both clusters."""
+    rate = {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}
+    return copied_with(topics={"msgInCounter": 100_000}, topicDispatchRate={"blue": rate, "green": rate})
 
 
 IDLE = subscription("archive", msgBacklog=7)
@@ -239,7 +266,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         kept(5),
     ),
     (
-        "copy-not-kept",
+        "copy-not-kept copy-throttled",
         lambda base: replicating(
             with_facts(base, partitions=(partition(**subscription("billing", JAVA, msgBacklog=60_000)),))
         ),
@@ -280,6 +307,12 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
             base, partitions=tuple(partition(topic, **subscription("billing", JAVA)) for topic in (TOPIC, SECOND))
         ),
     ),
+    ("no-subscription-left", copied_with(max_subscriptions_per_topic=2)),
+    ("no-consumer-left", copied_with(max_consumers_per_topic=1)),
+    ("exclusive-not-permitted", copied_with(subscription_types_enabled=["Shared"])),
+    ("replicator-not-encrypted", copied_with(encryption_required=True)),
+    ("longest-delay-shorter behaves-differently", limited_delay("0", "60000")),
+    ("copy-throttled", slow(100)),
     ("dag-may-become-stale", parsed_with(timeout=50, interval=30, stale_after=50)),
 )
 
@@ -313,6 +346,8 @@ def linked(base: View) -> View:
 HOME = {"home": frozenset(REDIRECT.values())}
 STORED = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
 CHECK_PERIOD, CREATION = "clusterMigrationCheckDurationSeconds", "clusterMigrationAutoResourceCreation"
+SHARED_ONLY: dict[str, Any] = {"subscription_types_enabled": ["Shared"]}
+ENCRYPTED: dict[str, Any] = {"encryption_required": True}
 NEAREST: dict[str, Spoil] = {
     "migration-check-off": on_second_broker(CHECK_PERIOD, "1"),
     "migration-check-seldom": on_second_broker(CHECK_PERIOD, "10"),
@@ -394,6 +429,13 @@ NEAREST: dict[str, Spoil] = {
     "pattern-consumer-possible": lambda base: with_facts(
         base, partitions=tuple(partition(part, **subscription("billing", JAVA)) for part in TOPIC.partitions(3))
     ),
+    "no-subscription-left": copied_with(max_subscriptions_per_topic=3),
+    "no-consumer-left": copied_with(max_consumers_per_topic=2),
+    "exclusive-not-permitted": lambda base: with_policies_of(base, blue=SHARED_ONLY, green=SHARED_ONLY),
+    "replicator-not-encrypted": lambda base: with_policies_of(base, blue=ENCRYPTED, green=ENCRYPTED),
+    "longest-delay-shorter": limited_delay("1000", "2000"),
+    "behaves-differently": limited_delay("1000", "1000"),
+    "copy-throttled": slow(0),
     "dag-may-become-stale": parsed_with(timeout=50, interval=30, stale_after=161),
 }
 """By finding: the state nearest to its fault in which its remedy would be wrong."""
@@ -438,6 +480,17 @@ def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: 
 def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, prepares: bool) -> None:
     for finding in check(spoil(view(prepares=prepares))):
         require_harmless(finding)
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+def test_a_policy_of_a_topic_is_raised_where_it_is_set(prepares: bool) -> None:
+    row = TopicPolicyState(EVENTS, "local", {"maxSubscriptionsPerTopic": 1}, 0)
+    base = replicating(view(prepares=prepares))
+    both = [replace(side.snapshot, topic_policies=(row,)) for side in (base.blue, base.green)]
+    finding = by_id(with_green(with_blue(base, snapshot=both[0]), snapshot=both[1]), "no-subscription-left")
+    assert finding.resource == EVENTS
+    assert [cluster for cluster, _ in calls(finding.call)] == (["blue"] if prepares else ["blue", "green"])
+    assert "maxSubscriptionsPerTopic = 1 by the topic on blue" in finding.evidence
 
 
 def lost(base: View) -> View:

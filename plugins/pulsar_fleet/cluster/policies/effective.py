@@ -8,12 +8,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
 
 _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+
+
+class Layer(StrEnum):
+    """Where a policy is set, in the order in which a broker asks; the first one that sets it counts."""
+
+    LOCAL = "the topic"
+    GLOBAL = "the topic's global policies"
+    NAMESPACE = "the namespace"
+    BROKERS = "the brokers"
+
+
+def layer_values(
+    policy: TopicPolicy,
+    *,
+    local: Mapping[str, Json],
+    shared: Mapping[str, Json],
+    namespace: Mapping[str, Json],
+    configuration: Mapping[str, Json],
+) -> dict[Layer, Json]:
+    """The layers that set the policy for a topic, the effective one first; parameters as of `effective_value`."""
+    values = {
+        Layer.LOCAL: local.get(policy.field),
+        Layer.GLOBAL: shared.get(policy.field),
+        Layer.NAMESPACE: namespace.get(policy.namespace_field),
+        Layer.BROKERS: _default_of_topic(policy, configuration),
+    }
+    return {layer: value for layer, value in values.items() if is_set(value)}
 
 
 def effective_value(
@@ -28,13 +56,8 @@ def effective_value(
 
     The documents are comparable ones, `shared` is the global one.
     """
-    layers = (
-        local.get(policy.field),
-        shared.get(policy.field),
-        namespace.get(policy.namespace_field),
-        _default_of_topic(policy, configuration),
-    )
-    set_values = [value for value in layers if is_set(value)]
+    layers = layer_values(policy, local=local, shared=shared, namespace=namespace, configuration=configuration)
+    set_values = list(layers.values())
     first = set_values[0] if set_values else None
     if policy.form not in (Form.QUOTAS, Form.DELAYED):
         return first

@@ -13,8 +13,10 @@ from pulsar_fleet.migration.preflight.gates import (
     clients,
     compaction,
     compatibility,
+    copy_rates,
     flags,
     green,
+    own_clients,
     redirects,
     retention,
     scheduler,
@@ -65,6 +67,12 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     whole_cluster.cluster_flag_is_needed,
     whole_cluster.every_namespace_moves,
     whole_cluster.blue_is_not_restarted,
+    own_clients.subscriptions_are_left,
+    own_clients.consumers_are_left,
+    own_clients.exclusive_is_permitted,
+    own_clients.replicators_may_write,
+    copy_rates.delays_are_accepted,
+    copy_rates.rates_let_the_copy_end,
     scheduler.airflow_keeps_the_dag,
 )
 
