@@ -157,6 +157,14 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/preflight/test_bookies.py::test_more_bookies_than_green_has_are_named_before_anything_changes",
+        _NOT_IN_PAIRS,
+        {
+            "bookies-missing": ("on fewer bookies", "keeps the", "add bookies to green until it has"),
+        },
+    ),
+    Group(
+        Kind.CALL,
         "contract/preflight/test_target_rules.py::test_a_tenant_without_the_spaced_role_is_copied",
         _NOT_IN_PAIRS,
         {
@@ -465,6 +473,7 @@ INVENTORY: tuple[Group, ...] = (
         "unit/preflight/test_compatibility.py::test_a_seeded_fault_is_found_and_nothing_else",
         _NOT_IN_PAIRS,
         {
+            "bookies-unknown": ("count the bookies",),
             "clocks-differ": ("NTP",),
             "dedup-before-fix": ("upgrade",),
             "named-like-a-partition": ("storageSize 0",),

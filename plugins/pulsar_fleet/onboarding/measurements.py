@@ -7,13 +7,14 @@ from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachable
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.context import Measurements
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.tenants import list_namespaces
 
 
 async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measurements:
-    """The clock skew, how many tenants and namespaces exist, and which addresses of peers are reachable from here.
+    """The clock skew, how many tenants, namespaces and bookies exist, which addresses of peers are reachable from here.
 
     :param rights: the answer of `find_rights`, which is called before anything is read.
     """
@@ -30,4 +31,5 @@ async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, .
         tenants=tenants,
         namespaces={name: len(listed) for name, listed in namespaces.items() if listed is not None},
         unreachable=await unreachable(peers),
+        bookies=await read_bookies(admin),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import (
     auto_creation,
+    bookies,
     brokers,
     clusters,
     limits,
@@ -57,6 +58,7 @@ CHECKS: tuple[Check, ...] = (
     limits.partitions_fit,
     limits.subscriptions_fit,
     limits.persistence_fits,
+    bookies.bookies_suffice,
     limits.messages_fit,
     limits.resource_groups_fit,
     policies.policies_can_be_created,

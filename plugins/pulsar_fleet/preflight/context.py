@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import broker_default, is_set
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.setters import policy_calls
+from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
@@ -29,6 +30,7 @@ class Measurements(Document):
     :param tenants: the number of all tenants of the cluster, selected or not.
     :param namespaces: tenant → the number of its namespaces.
     :param unreachable: address in the cluster's data → why it accepted no connection from this host.
+    :param bookies: None if nobody asked for them.
     """
 
     clock: ClockSkew | None = None
@@ -36,6 +38,7 @@ class Measurements(Document):
     tenants: int | None = None
     namespaces: Mapping[str, int] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    bookies: Bookies | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
@@ -205,6 +206,8 @@ DISALLOWED = {"allowAutoTopicCreation": False}
 PARTITIONED = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
 QUOTA = {"message_age": {"limitSize": -1, "limitTime": 3600, "policy": "producer_exception"}}
 OFFLOAD = {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "archive"}
+TWO = Bookies(count=2)
+WIDE: Spoil = both(policies(persistence=persistence(3, 2, 2)))
 NEW_NAMESPACE: Spoil = target(without_namespace)
 GREEN, NUMBER_ID = "cluster green", ("id", "long")
 
@@ -326,6 +329,16 @@ def test_pulsar_3_0_is_measured_as_a_source() -> None:
 
 
 FAULTS: tuple[tuple[Spoil, str], ...] = (
+    (steps(WIDE, measured(bookies=TWO)), f"blocker bookies-missing: {ORDERS}"),
+    (
+        steps(both(topic_policies(persistence=persistence(5, 3, 2))), measured(bookies=TWO)),
+        f"blocker bookies-missing: {PLAIN}",
+    ),
+    (
+        steps(both(settings(managedLedgerDefaultEnsembleSize="3")), measured(bookies=TWO)),
+        f"blocker bookies-missing: {GREEN}",
+    ),
+    (steps(WIDE, measured(bookies=Bookies(unread="green answered 401"))), f"warning bookies-unknown: {GREEN}"),
     (source(topic_policies(retentionPolicies=retention(0, 100))), f"blocker value-refused: {PLAIN}"),
     (source(topic_policies("global", retentionPolicies=retention(60, 0))), f"blocker value-refused: {PLAIN}"),
     (
@@ -577,6 +590,8 @@ MORE_FAULTS: dict[str, Spoil] = {
 }
 ENTRY_FILTER = {"entryFilterNames": "jms"}
 NEAREST: dict[str, Spoil] = {
+    "bookies-missing": steps(both(policies(persistence=persistence(2, 2, 2))), measured(bookies=TWO)),
+    "bookies-unknown": measured(bookies=Bookies(unread="green answered 401")),
     "admin-role-refused": both(roles("auditor ")),
     "value-refused": both(topic_policies(retentionPolicies=retention(0, 100))),
     "auto-creation-differs": both(settings(defaultNumPartitions="2")),

@@ -40,6 +40,7 @@ from pulsar_fleet.migration.stats.compaction import compacting_topics
 from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.migration.stats.retention import retained_by
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -96,6 +97,7 @@ async def survey(
         home=home,
         left_out=await _left_out(blue, names) if on_blue.unflagged else (),
         answers=answers,
+        bookies=await read_bookies(green),
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
     )

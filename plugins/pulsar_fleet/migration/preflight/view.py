@@ -15,7 +15,8 @@ from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.translation import translate_snapshot
-from pulsar_fleet.preflight.context import Pair, Probes
+from pulsar_fleet.preflight.bookies import Bookies
+from pulsar_fleet.preflight.context import Measurements, Pair, Probes
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -148,6 +149,7 @@ class Survey:
     :param left_out: namespaces on blue that do not move; read only where its brokers flag the whole cluster; None if
         they could not be read.
     :param answers: the answers of green's brokers about schemas that differ.
+    :param bookies: of green.
     :param calls: HTTP requests of the survey, to both clusters.
     """
 
@@ -161,6 +163,7 @@ class Survey:
     home: frozenset[str] = frozenset()
     left_out: tuple[str, ...] | None = ()
     answers: tuple[SchemaAnswer, ...] = ()
+    bookies: Bookies | None = None
     calls: int = 0
     seconds: float = 0.0
 
@@ -287,5 +290,5 @@ class View:
     def pair(self) -> Pair:
         """Both snapshots, as input of the checks that all procedures share."""
         blue, green = self.blue.snapshot, self.green.snapshot
-        probes = Probes(schemas=self.survey.answers)
+        probes = Probes(schemas=self.survey.answers, target=Measurements(bookies=self.survey.bookies))
         return Pair(blue, green, translate_snapshot(blue, green)[0], probes)
