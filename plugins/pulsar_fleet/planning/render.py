@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import with_parent
+from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
@@ -97,6 +98,16 @@ def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:
 def _what(change: Change, plan: Plan) -> str:
     if change.action is Action.DELETE:
         return "is deleted"
+    revoked = _revoked(change)
+    return f"{_value(change, plan)}; revokes {listed(revoked)}" if revoked else _value(change, plan)
+
+
+def _revoked(change: Change) -> tuple[str, ...]:
+    rights = change.resource is Resource.TENANT or (change.resource, change.field) == (Resource.POLICY, "auth_policies")
+    return revoked_rights(change.before, change.after) if rights else ()
+
+
+def _value(change: Change, plan: Plan) -> str:
     if change.resource is Resource.TENANT:
         return ", ".join(f"{key} [{', '.join(names)}]" for key, names in change.after.items())
     if change.resource is Resource.NAMESPACE:

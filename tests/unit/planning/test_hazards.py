@@ -17,6 +17,7 @@ from pulsar_fleet.planning.hazards.rules import DISCARDS, ValueChange
 
 NAMESPACE = "/namespaces/acme/orders"
 TOPIC = "/persistent/acme/orders/events"
+APP = {"namespace_auth": {"app": ["consume"]}}
 LISTS = [
     lambda names: with_body("POST", f"{NAMESPACE}/replication", names),
     lambda names: with_body("POST", f"{NAMESPACE}/allowedClusters", names),
@@ -112,6 +113,10 @@ def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, 
         ("max_producers_per_topic", 10, 5, "reversible", "above the lower limit"),
         ("max_producers_per_topic", 5, 10, "none", ""),
         ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "above the lower limit"),
+        ("auth_policies", {"namespace_auth": {"app": ["consume", "produce"]}}, APP, "reversible", "revoked"),
+        ("auth_policies", {"destination_auth": {TOPIC: {"app": ["consume"]}}}, APP, "reversible", "revoked"),
+        ("auth_policies", {"subscription_auth_roles": {"s": ["app"]}}, None, "reversible", "revoked"),
+        ("auth_policies", APP, {"namespace_auth": {"app": ["consume", "produce"]}}, "none", ""),
         ("encryption_required", None, True, "reversible", "do not comply"),
         ("is_allow_auto_update_schema", True, False, "reversible", "do not comply"),
     ],
@@ -122,6 +127,12 @@ def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
     marks = risks_of_values([ValueChange(Resource.POLICY, field, before, after)])
     assert worst(*(mark.hazard for mark in marks)) is Hazard(hazard)
     assert reason in "".join(mark.reason for mark in marks)
+
+
+def test_a_tenant_that_loses_an_administrator_has_a_reason() -> None:
+    before, after = ({"adminRoles": roles, "allowedClusters": ["green"]} for roles in (["a", "b"], ["a"]))
+    (risk,) = risks_of_values([ValueChange(Resource.TENANT, "", before, after)])
+    assert (risk.hazard, "revoked" in risk.reason) == (Hazard.REVERSIBLE, True)
 
 
 def test_every_policy_that_discards_messages_has_a_reason() -> None:

@@ -17,6 +17,7 @@ from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationSt
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult, result_after_write
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.policy_sync.merge.compare import (
     ComparedResource,
     CompareOptions,
@@ -103,6 +104,17 @@ def test_a_role_that_was_taken_away_on_one_side_is_taken_away_on_the_other() -> 
     assert [call.text() for change in planned.changes for call in change.calls] == [
         "DELETE /namespaces/acme/orders/permissions/writer"
     ]
+
+
+def test_an_action_that_a_repair_takes_away_is_named_as_revoked() -> None:
+    def holding(cluster: str, *actions: str) -> Snapshot:
+        return snapshot(cluster, auth_policies={"namespace_auth": {"app": list(actions)}})
+
+    base = agreed_by(holding("blue", "consume", "produce"), holding("green", "consume", "produce"))
+    blue, green = holding("blue", "consume"), holding("green", "consume", "produce")
+    planned = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
+    assert "rights are revoked" in planned.changes[0].reason
+    assert "revokes produce of app" in plan_text(planned)
 
 
 def test_a_rate_is_compared_by_the_entry_of_each_cluster_for_itself() -> None:

@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace
+from pulsar_fleet.cluster.policies.grants import joined_grants
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy, Unset, is_supported
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
@@ -145,21 +146,12 @@ def _reason_to_leave(policy: Policy | None, difference: Difference, version: str
 
 
 def _merged(policy: Policy, difference: Difference, target_document: Mapping[str, Json]) -> Json:
-    """The desired value: the source's, without removing permissions, properties or clusters of the target."""
+    """The desired value: the source's, without removing rights, properties or clusters of the target."""
     if policy.kind is Kind.CLUSTER_LIST:
         serving = target_document.get("replication_clusters") or ()
         return sorted({*(difference.source or ()), *(difference.target or ()), *serving})
     if policy.kind is Kind.PROPERTIES:
         return {**(difference.target or {}), **difference.source}
     if policy.kind is Kind.GRANTS:
-        return _merged_grants(difference.source, difference.target or {})
+        return joined_grants(difference.source, difference.target or {})
     return difference.source
-
-
-def _merged_grants(source: JsonObject, target: JsonObject) -> JsonObject:
-    merged: JsonObject = {section: dict(entries) for section, entries in target.items()}
-    for section, entries in source.items():
-        grants = merged.setdefault(section, {})
-        for name, grant in entries.items():
-            grants[name] = {**grants.get(name, {}), **grant} if isinstance(grant, dict) else grant
-    return merged

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import NAMESPACE_PATH, Hazard, Risk, cluster_lists, is_global_topic_list
@@ -194,6 +195,11 @@ def _lower(before: Json, after: Json) -> bool:
     return numbers and (not isinstance(before, int | float) or before <= 0 or after < before)
 
 
+def _revokes(value: ValueChange) -> bool:
+    shared = value.resource is Resource.TENANT and not value.field
+    return (shared or value.field == "auth_policies") and bool(revoked_rights(value.before, value.after))
+
+
 def _demands(value: ValueChange) -> bool:
     if value.field in ("encryption_required", "schema_validation_enforced"):
         return bool(value.after)
@@ -213,5 +219,6 @@ VALUE_RULES: tuple[ValueRule, ...] = (
     ),
     ValueRule(Risk(Hazard.REVERSIBLE, "new messages are replicated to the clusters that join the list"), _adds_peer),
     ValueRule(Risk(Hazard.REVERSIBLE, "clients above the lower limit are refused or throttled"), _tightens),
+    ValueRule(Risk(Hazard.REVERSIBLE, "rights are revoked: who uses them is refused"), _revokes),
     ValueRule(Risk(Hazard.REVERSIBLE, "clients that do not comply are refused"), _demands),
 )
