@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName, with_parent
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported, setting_order
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.planning.changes.clusters import (
     cluster_change,
@@ -16,6 +16,7 @@ from pulsar_fleet.planning.changes.clusters import (
     isolation_change,
     resource_group_change,
 )
+from pulsar_fleet.planning.changes.limits import in_accepted_order
 from pulsar_fleet.planning.changes.namespaces import (
     OPEN_STRATEGY,
     STRATEGY,
@@ -40,6 +41,9 @@ from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
 from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, LeftAlone
 from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import Snapshot
+
+_RANKS = {field: rank for rank, field in enumerate(BY_FIELD)}
+"""Position of each policy of a namespace in the order of setting."""
 
 
 class Planner:
@@ -182,11 +186,14 @@ class Planner:
 
     def _of_namespace(self, name: str, changes: list[Change]) -> Iterable[Change]:
         by_kind = {kind: [change for change in changes if change.resource is kind] for kind in Resource}
-        policies = _in_setting_order(by_kind[Resource.POLICY])
+        policies = in_accepted_order(sorted(by_kind[Resource.POLICY], key=lambda change: _RANKS[change.field]))
         schemas = by_kind[Resource.SCHEMA]
         if not self._exact and any(versions_after(change) > 1 for change in schemas):
             policies, schemas = self._with_open_strategy(name, policies, schemas)
-        topic_policies = sorted(by_kind[Resource.TOPIC_POLICY], key=setting_rank)
+        document = self._source_documents.get(name, {})
+        topic_policies = in_accepted_order(
+            sorted(by_kind[Resource.TOPIC_POLICY], key=setting_rank), lambda _: document.get("retention_policies")
+        )
         # The broker grants permissions only on existing topics.
         grants = [change for change in policies if change.field == "auth_policies"]
         return (
@@ -217,9 +224,3 @@ def _namespace_documents(snapshot: Snapshot, own: str) -> dict[str, JsonObject]:
 
 def _topic_documents(snapshot: Snapshot) -> dict[tuple[str, str], dict[str, Json]]:
     return {(row.topic, row.scope): topic_comparable(row.policies) for row in snapshot.topic_policies}
-
-
-def _in_setting_order(changes: list[Change]) -> list[Change]:
-    by_field = {change.field: change for change in changes}
-    values: Mapping[str, tuple[Json, Json]] = {change.field: (change.before, change.after) for change in changes}
-    return [by_field[field] for field in setting_order(values)]

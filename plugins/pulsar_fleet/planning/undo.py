@@ -16,12 +16,13 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_p
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_body, group_path, isolation_path
+from pulsar_fleet.planning.changes.limits import in_accepted_order
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.subscriptions import setting_calls
 from pulsar_fleet.planning.changes.topics import property_calls
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS
+from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS, EffectiveValues
 from pulsar_fleet.planning.hazards.guards import with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 
@@ -103,7 +104,7 @@ def _namespace_calls(path: str, document: JsonObject, cluster: str) -> Iterator[
 _INSIDE_TOPIC = (Resource.SCHEMA, Resource.TOPIC_POLICY, Resource.SUBSCRIPTION)
 
 
-def plan_undo(ledger: Ledger, run_id: str) -> Plan:
+def plan_undo(ledger: Ledger, run_id: str, values: EffectiveValues = UNKNOWN_SETTINGS) -> Plan:
     """Restore the target's state from before the run, as recorded in the ledger; the last change comes first.
 
     Resources that the run created are deleted, which is destructive and needs the id of each change; values that
@@ -111,6 +112,8 @@ def plan_undo(ledger: Ledger, run_id: str) -> Plan:
     applied, and is not touched. Apply the plan under its own run id. A change that was begun and never confirmed is
     undone too, if it took effect.
 
+    :param values: what is in effect on the cluster now; from it and from the value that is restored follows the hazard
+        of each change. Where it is not known, a change is as dangerous as it could be.
     :raises NotFound: the ledger has no change of this run.
     :raises InvalidRequest: the run wrote to several clusters.
     """
@@ -122,7 +125,7 @@ def plan_undo(ledger: Ledger, run_id: str) -> Plan:
         raise InvalidRequest(
             f"The run {run_id!r} wrote to {', '.join(clusters)}: only a run on one cluster can be undone."
         )
-    return _plan(clusters[0], _steps(intents))
+    return _plan(clusters[0], _steps(intents), values)
 
 
 @dataclass(slots=True)
@@ -147,9 +150,9 @@ def _steps(intents: Iterable[Intent]) -> list[_Step]:
     return list(steps.values())
 
 
-def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
+def _plan(cluster: str, steps: Sequence[_Step], values: EffectiveValues) -> Plan:
     deleted = {step.name for step in steps if step.resource is Resource.TOPIC and _creates(step)}
-    changes: list[Change] = []
+    restored: list[Change] = []
     skipped: list[LeftAlone] = []
     for step in reversed(steps):
         inside = step.resource in _INSIDE_TOPIC or (step.resource is Resource.TOPIC and step.field)
@@ -159,8 +162,11 @@ def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
         if reason:
             skipped.append(LeftAlone(step.resource, step.name, step.field, reason))
         else:
-            change = _change(step, cluster, deleted)
-            changes.append(with_risks(change, cluster, UNKNOWN_SETTINGS.changes(change)))
+            restored.append(_change(step, cluster, deleted))
+    ordered = in_accepted_order(
+        restored, lambda change: values.namespaces.get(str(change.namespace), {}).get("retention_policies")
+    )
+    changes = [with_risks(change, cluster, values.changes(change)) for change in ordered]
     changes.sort(key=_stage)
     return Plan(source=cluster, target=cluster, changes=tuple(changes), left_alone=tuple(skipped))
 

@@ -87,6 +87,21 @@ async def test_conflicts_and_hazards_are_told_and_the_rest_is_made(
     assert (done.state, "Done: all of the plan is in place on green: 2 applied." in done.out) == (DONE, True)
 
 
+async def test_a_retention_that_a_run_unset_is_restored_without_permission(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name, kept = new_namespace(), {"retentionTimeInMinutes": 600, "retentionSizeInMB": 100}
+    for admin in (on_blue, on_green):
+        await make_namespace(admin, name)
+    await on_green.post(f"/namespaces/{name.path}/retention", kept)
+    planned = shell.run("plan", *shell.sides, "--select", name, "--json")
+    (change,) = planned.document["plan"]["changes"]
+    applied = shell.run("apply", *shell.sides, "--select", name, "--yes", "--json", "--allow", change["id"])
+    undone = shell.run("undo", applied.document["run"], "--yes")
+    assert (applied.state, undone.state) == (DONE, DONE), undone.err
+    assert (await on_green.namespace(name) or {})["retention_policies"] == kept
+
+
 async def test_an_operator_who_says_no_is_heard(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:

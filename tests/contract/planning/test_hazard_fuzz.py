@@ -27,7 +27,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, setting_order
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.cluster.redaction import Redactor
@@ -185,7 +185,7 @@ async def make(admin: AdminClient, client: pulsar.Client, namespace: NamespaceNa
         for field, value in policies.items():
             topic = TopicName(namespace, local)
             calls += topic_policy_calls(TOPIC_BY_FIELD[field], topic, Scope(scope), None, value)
-    for field in setting_order({field: (None, value) for field, value in source_state.policies.items()}):
+    for field in sorted(source_state.policies, key=list(BY_FIELD).index):
         calls += policy_calls(BY_FIELD[field], namespace, None, source_state.policies[field])
     for call in calls:
         # Values that the broker does not take together are not in the state.

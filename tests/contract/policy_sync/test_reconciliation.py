@@ -256,6 +256,29 @@ async def test_a_dangerous_change_waits_for_permission_and_stays_drift(
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": 60}
 
 
+async def test_limits_that_depend_on_each_other_are_repaired_in_one_run(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
+) -> None:
+    path = f"/namespaces/{shared.path}"
+    for admins, minutes, size in (((on_blue, on_green), 600, 100), ((on_blue,), -1, 1000), ((on_blue,), 60, 1000)):
+        for admin in admins:
+            await admin.post(f"{path}/retention", {"retentionTimeInMinutes": minutes, "retentionSizeInMB": size})
+            quota = {"limitSize": (size // 2) << 20, "limitTime": -1, "policy": "producer_exception"}
+            await admin.post(f"{path}/backlogQuota", quota)
+        if len(admins) > 1:
+            await keeper.cycle()
+    drift, repaired = await keeper.cycle()
+    assert repaired
+    assert repaired.repaired == 0
+    changes = keeper.run.artefacts.read_json(drift.plans["green"].plan)["changes"]
+    allow = frozenset(change["id"] for change in changes if change["hazard"] == "irreversible")
+    _, repaired = await keeper.cycle(allow=allow)
+    assert repaired
+    assert repaired.problems == ()
+    fields = ("retention_policies", "backlog_quota_map")
+    assert await held(on_green, shared, fields) == await held(on_blue, shared, fields)
+
+
 async def test_of_two_policies_of_a_topic_the_one_of_the_later_event_wins(
     on_blue: AdminClient,
     on_green: AdminClient,

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.hazards.effective_change import EffectiveValues
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.undo import plan_undo
 
@@ -49,6 +50,29 @@ def test_changes_are_undone_in_reverse_and_those_of_the_cluster_last(records: Pa
     )
     assert [change.name for change in plan.changes] == [TOPIC, SPACE, "acme", "group"]
     assert {change.hazard for change in plan.changes} == {Hazard.DESTRUCTIVE}
+
+
+@pytest.mark.parametrize(
+    ("default", "hazard"), [(0, Hazard.REVERSIBLE), (-1, Hazard.IRREVERSIBLE), (None, Hazard.IRREVERSIBLE)]
+)
+def test_a_restored_value_has_the_hazard_of_what_is_effective_now(
+    records: Path, default: int | None, hazard: Hazard
+) -> None:
+    """Above what the brokers keep while nothing is set, a restored retention is longer; unknown is never harmless."""
+    ledger = Ledger.open()
+    kept = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}
+    rows = [("policy", SPACE, "retention_policies"), ("topic policy", TOPIC, "local/retentionPolicies")]
+    ledger.record(
+        "run",
+        new_intents=[
+            Intent(change_id=field, cluster="green", kind=kind, name=name, field=field, before=kept, after=None)
+            for kind, name, field in rows
+        ],
+    )
+    settings = {"defaultRetentionTimeInMinutes": str(default), "defaultRetentionSizeInMB": str(default)}
+    values = EffectiveValues(brokers=(settings,), namespaces={SPACE: {}}, topics={})
+    plan = plan_undo(ledger, "run") if default is None else plan_undo(ledger, "run", values)
+    assert {change.hazard for change in plan.changes} == {hazard}
 
 
 def test_what_lies_in_a_topic_goes_with_it(records: Path) -> None:

@@ -17,8 +17,14 @@ from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cli.text import findings_text
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.planning.hazards.effective_change import EffectiveValues
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.target_values import read_target_values
 from pulsar_fleet.planning.undo import plan_undo
 from pulsar_fleet.preflight.findings import blockers
 
@@ -78,6 +84,7 @@ def undo(
             raise UsageError(f"The run {run!r} did not record which cluster it changed: name it with --target.")
         reached = run_interruptibly(reach(named_cluster(str(name), Side.TARGET)))
         require_cluster(reached, plan.target, f"The run {run!r}")
+        plan = plan_undo(ledger, run, run_interruptibly(_target_values(plan, reached.connection)))
         work = PlanExecution(
             run_id=new_run_id("undo"),
             command="undo",
@@ -89,6 +96,11 @@ def undo(
             undoes=run,
         )
         execute_plan(terminal, work, ask=not yes)
+
+
+async def _target_values(plan: Plan, connection: ClusterConnection) -> EffectiveValues:
+    async with AdminClient(connection) as admin:
+        return await read_target_values(plan, admin, open_redactor())
 
 
 def _stored_plan(name: str, *, narrowed: bool) -> PlanFile:

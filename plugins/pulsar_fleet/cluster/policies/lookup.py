@@ -18,7 +18,6 @@ __all__ = [
     "Policy",
     "Unset",
     "is_supported",
-    "setting_order",
     "unknown_fields",
 ]
 
@@ -35,18 +34,3 @@ def unknown_fields(document: Mapping[str, Json]) -> tuple[str, ...]:
 def is_supported(since: str, version: str) -> bool:
     """Whether brokers of `version` have a policy that exists since Pulsar `since` (empty: always)."""
     return not since or version_numbers(version) >= version_numbers(since)
-
-
-def setting_order(fields: Mapping[str, tuple[Json, Json]]) -> tuple[str, ...]:
-    """The order in which to set fields (field → before and after), so that the broker accepts every call.
-
-    It refuses a retention below the backlog quota: to widen, set retention first; to narrow, set the quota first.
-    """
-    ordered = [policy.field for policy in CATALOGUE if policy.field in fields]
-    pair = ("retention_policies", "backlog_quota_map")
-    if all(field in fields for field in pair):
-        loses_data = BY_FIELD["retention_policies"].loses_data
-        if loses_data is not None and loses_data(*fields["retention_policies"]):
-            first, second = (ordered.index(field) for field in pair)
-            ordered[first], ordered[second] = ordered[second], ordered[first]
-    return tuple(ordered)

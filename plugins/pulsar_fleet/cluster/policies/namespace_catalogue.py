@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.policies.model import Kind, Policy, Unset
 
 OFFLOAD_SECRETS = ("s3ManagedLedgerOffloadCredentialSecret",)
 
-# The order is the order of setting. Retention and backlog quota depend on the direction, see `setting_order`.
+# The order is the order of setting; that of retention and backlog quota depends on their values, see planning/changes/.
 CATALOGUE: tuple[Policy, ...] = (
     Policy(
         field="allowed_clusters",

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.policies.limits import MEGABYTES, MINUTES, exceeds_retention
 from pulsar_fleet.cluster.versions import version_numbers
 
-_TIME, _SIZE = "retentionTimeInMinutes", "retentionSizeInMB"
+_TIME, _SIZE = MINUTES, MEGABYTES
 _QUORUMS = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
 _PARTITIONS, _TYPE = "defaultNumPartitions", "topicType"
 _DRIVER = "managedLedgerOffloadDriver"
 _S3, _GCS = frozenset({"s3", "aws-s3"}), frozenset({"google-cloud-storage"})
 _DRIVERS = _S3 | _GCS | {"filesystem", "azureblob", "aliyun-oss"}
-_SECONDS = 60
 
 
 class Level(StrEnum):
@@ -90,14 +90,9 @@ def exceeding_quota(retention: Json, quotas: Mapping[str, Json], level: Level) -
 
     For a namespace brokers compare only `destination_storage`, with both of its limits; for a topic both types.
     """
-    size, minutes = (int((retention or {}).get(part) or 0) for part in (_SIZE, _TIME))
-    for kind in ("destination_storage", "message_age"):
-        quota = quotas.get(kind) or {}
-        larger = 0 < size << 20 <= int(quota.get("limitSize") or 0)
-        older = 0 < minutes * _SECONDS <= int(quota.get("limitTime") or 0)
-        if (larger or older) and (size and minutes) and (level is Level.TOPIC or kind == "destination_storage"):
-            return kind
-    return ""
+    kept = all((retention or {}).get(part) for part in (_TIME, _SIZE))
+    kinds = ("destination_storage", "message_age") if level is Level.TOPIC else ("destination_storage",)
+    return next((kind for kind in kinds if kept and exceeds_retention(quotas.get(kind), retention)), "")
 
 
 def _retention(setting: Setting) -> JsonObject:

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.policies.data_loss import deletes_inactive, drops_name
 from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
 from pulsar_fleet.cluster.policies.namespace_catalogue import OFFLOAD_SECRETS
 
-# In the order of setting. Retention and backlog quota depend on the direction, as for namespaces.
+# In the order of setting, but for retention and backlog quota, as for namespaces.
 TOPIC_CATALOGUE: tuple[TopicPolicy, ...] = (
     TopicPolicy(
         field="retentionPolicies",

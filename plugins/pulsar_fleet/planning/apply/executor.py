@@ -26,6 +26,7 @@ from pulsar_fleet.planning.apply.outcome import (
     result_before_write,
 )
 from pulsar_fleet.planning.apply.writer import Writer, may_have_taken_effect
+from pulsar_fleet.planning.changes.limits import retention_steps
 from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY, STRATEGY
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Action, Change, Plan
@@ -65,6 +66,7 @@ class PlanExecutor:
 
     def __post_init__(self) -> None:
         self._replayed = replayed_histories(self.plan.changes)
+        self._retention = retention_steps(self.plan.changes)
 
     async def run(self) -> PlanResult:
         """Apply cluster-wide changes and those in namespaces, in the plan's order."""
@@ -112,7 +114,7 @@ class PlanExecutor:
             if isinstance(live, FleetError):
                 results.append((change, failed_result(change, live), None))
                 continue
-            result = result_before_write(
+            result = self._result_of_limit(change, live_values) or result_before_write(
                 change,
                 live,
                 own=self.writer.own,
@@ -125,6 +127,19 @@ class PlanExecutor:
             else:
                 results.append((change, result, before))
         return results, sent
+
+    def _result_of_limit(self, change: Change, live: Mapping[str, Json | FleetError]) -> ChangeResult | None:
+        """The result of a raised retention that is final by now, or of what waits for permission to change one."""
+        steps = self._retention.get(change.id)
+        if steps is None:
+            return None
+        raised = change.id == steps.first.id
+        if same(live.get(steps.first.id), steps.last.after):
+            return ChangeResult(change, Outcome.ALREADY, "the final value is set") if raised else None
+        if not steps.last.hazard.needs_permission or steps.last.id in self.allow:
+            return None
+        detail = f"it needs the change of the retention: allow that one by its id {steps.last.id}"
+        return ChangeResult(change, Outcome.REFUSED if raised else Outcome.SKIPPED, detail)
 
     def _belongs_to_created(self, change: Change) -> bool:
         creation = change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE
@@ -236,9 +251,21 @@ def _by_namespace(changes: Iterable[Change]) -> list[list[Change]]:
 def _stages(changes: Iterable[Change]) -> Iterator[list[Change]]:
     """Consecutive changes of the same kind, in the planner's order, at most `_AT_ONCE` in a group.
 
-    Topics are created before properties of their partitions are set.
+    Topics are created before properties of their partitions are set. A value that changes twice changes in two
+    groups: the second change is decided by what the first one wrote.
     """
-    for _, stage in groupby(changes, key=lambda change: (change.resource, creates_resource(change))):
-        rest = list(stage)
-        for first in range(0, len(rest), _AT_ONCE):
-            yield rest[first : first + _AT_ONCE]
+    stage: list[Change] = []
+    values: set[tuple[str, str]] = set()
+    for change in changes:
+        value = (change.name, change.field)
+        if stage and (_kind(stage[0]) != _kind(change) or value in values or len(stage) == _AT_ONCE):
+            yield stage
+            stage, values = [], set()
+        stage.append(change)
+        values.add(value)
+    if stage:
+        yield stage
+
+
+def _kind(change: Change) -> tuple[Resource, bool]:
+    return change.resource, creates_resource(change)

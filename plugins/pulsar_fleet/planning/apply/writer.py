@@ -21,6 +21,7 @@ from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.cluster.versions import loses_topic_policies
 from pulsar_fleet.planning.apply.live_state import LiveState
 from pulsar_fleet.planning.apply.outcome import check_creation
+from pulsar_fleet.planning.changes.limits import with_both_limits
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazards.guards import guard_call
 from pulsar_fleet.planning.plan import Action, Change
@@ -69,8 +70,10 @@ class Writer:
             await self.admin.version()
         )
 
+        limited = with_both_limits(changes)
+
         async def in_sequence(change: Change, finish: bool) -> FleetError | None:
-            confirm = slowly and change.resource is Resource.TOPIC_POLICY
+            confirm = change.resource is Resource.TOPIC_POLICY and (slowly or change.name in limited)
             async with locks[change.name if confirm else _sequence(change)]:
                 return await self._send(change, finish, confirm)
 
@@ -104,8 +107,10 @@ class Writer:
     async def _send_shown(self, call: Call) -> None:
         """Send a call for a topic policy and wait until the broker shows another value than before.
 
-        A broker of Pulsar 3.0 writes all policies of a topic with each of them, from what it has read so far: the next
-        call would remove this one (observed).
+        Brokers read a policy of a topic from an event, after they have answered the call that wrote it: until then a
+        backlog quota is compared with the retention before that call (observed, 4.2.4). A broker of Pulsar 3.0 writes
+        all policies of a topic with each of them, from what it has read so far: the next call would remove this one
+        (observed).
         """
         path = f"{call.path}Map" if call.path.endswith("/backlogQuota") else call.path
         scope: dict[str, Any] = {key: value for key, value in call.params if key == "isGlobal"}

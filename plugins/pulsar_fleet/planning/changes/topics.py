@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
-from pulsar_fleet.cluster.policies.data_loss import lowered
 from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
@@ -123,17 +122,8 @@ def _reason_to_leave(policy: TopicPolicy | None, difference: Difference, scope: 
 
 
 def setting_rank(change: Change) -> tuple[str, int]:
-    """Sort key of topic policies: by topic, then in the order that the broker's checks accept."""
-    fields: list[str] = list(TOPIC_BY_FIELD)
-    field = TopicPolicyField.parse(change.field).policy
-    rank = fields.index(field)
-    if field == "retentionPolicies" and _keeps_less(change.before, change.after):
-        # The broker accepts a shorter retention only after the backlog quota.
-        rank = fields.index("backLogQuotaMap") + 1
-    return change.name, 2 * rank if field != "backLogQuotaMap" else 2 * rank + 1
-
-
-_keeps_less = lowered("retentionTimeInMinutes", "retentionSizeInMB")
+    """Sort key of topic policies: by topic, then in the order of the catalogue."""
+    return change.name, list(TOPIC_BY_FIELD).index(TopicPolicyField.parse(change.field).policy)
 
 
 def versions_after(change: Change) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import body_for_creation, comparable, problems, translate
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, setting_order, unknown_fields
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets
 
@@ -186,16 +186,6 @@ def test_the_creating_body_has_nothing_of_the_brokers_own() -> None:
 )
 def test_the_calls_of_a_policy(field: str, before: Any, after: Any, expected: list[str]) -> None:
     assert [call.text() for call in policy_calls(BY_FIELD[field], ORDERS, before, after)] == expected
-
-
-@pytest.mark.parametrize(("before", "after", "first"), [(10, 20, "retention_policies"), (20, 10, "backlog_quota_map")])
-def test_widening_sets_retention_first_and_narrowing_the_quota(before: int, after: int, first: str) -> None:
-    fields: dict[str, tuple[Any, Any]] = {
-        "backlog_quota_map": ({}, {}),
-        "retention_policies": ({"retentionSizeInMB": before}, {"retentionSizeInMB": after}),
-        "properties": ({}, {}),
-    }
-    assert setting_order(fields)[0] == first
 
 
 @pytest.mark.parametrize(
