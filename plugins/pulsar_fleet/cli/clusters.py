@@ -15,6 +15,7 @@ from pulsar_fleet.cli.terminal import UsageError, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import UNSAFE_URL, ClusterConnection, admin_url_problem, split_admin_url
 from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.artefacts import Reference
@@ -86,7 +87,7 @@ async def reach(connection: ClusterConnection) -> ReachedCluster:
         if connection.service_url:
             return ReachedCluster(name, connection)
         try:
-            data = await admin.cluster_data(name) or {}
+            data = without_user_info(await admin.cluster_data(name) or {})
         except PermissionDenied:
             # Only the reading of topic policies needs it, and reports a missing one.
             data = {}

@@ -19,9 +19,15 @@ _SECRET_KEY = re.compile(
 )
 
 
+_USER_INFO = re.compile(r"(?<=://)[^\s/]+(?=@)")
+"""User and password in a URL, whatever its key is called."""
+
+
 @dataclass(frozen=True, slots=True)
 class Redactor:
     """Replaces a secret by a keyed fingerprint: equal secrets stay comparable, and cannot be guessed without the key.
+
+    A secret is what a key such as `password` names, and user and password in any URL, whose other parts stay.
 
     :param key: random bytes that the whole installation shares; two snapshots compare only under the same key.
     """
@@ -39,19 +45,25 @@ class Redactor:
 
     def redact(self, document: Json) -> Json:
         """The document with every secret replaced by its fingerprint."""
-        return _walk(document, lambda key, text: self.fingerprint(text) if is_secret_key(key) else text)
+        return _walk(document, self._redacted)
 
     def secrets(self, document: Json) -> dict[str, str]:
         """Fingerprint → secret, for every secret in the document. Keep it in memory only."""
         secrets_by_fingerprint: dict[str, str] = {}
 
         def collect(key: str, text: str) -> str:
-            if is_secret_key(key) and not text.startswith(REDACTED):
-                secrets_by_fingerprint[self.fingerprint(text)] = text
+            for secret in [text] if is_secret_key(key) else _USER_INFO.findall(text):
+                if not secret.startswith(REDACTED):
+                    secrets_by_fingerprint[self.fingerprint(secret)] = secret
             return text
 
         _walk(document, collect)
         return secrets_by_fingerprint
+
+    def _redacted(self, key: str, text: str) -> str:
+        if is_secret_key(key):
+            return self.fingerprint(text)
+        return _USER_INFO.sub(lambda secret: self.fingerprint(secret[0]), text)
 
     def _digest(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
@@ -62,13 +74,17 @@ def is_secret_key(key: str) -> bool:
     return bool(_SECRET_KEY.search(key))
 
 
+def without_user_info(document: Json) -> Json:
+    """The document without user and password in its URLs: for what is printed, compared or reached without them."""
+    return _walk(document, lambda _key, text: re.sub(rf"{_USER_INFO.pattern}@", "", text))
+
+
 def fingerprints(document: Json) -> frozenset[str]:
     """The fingerprints that replace secrets in a document."""
     texts: set[str] = set()
 
     def collect(_key: str, text: str) -> str:
-        if text.startswith(REDACTED):
-            texts.add(text)
+        texts.update(part for part in (text, *_USER_INFO.findall(text)) if part.startswith(REDACTED))
         return text
 
     _walk(document, collect)
@@ -81,7 +97,7 @@ def restore_secrets(document: Json, secrets: Mapping[str, str]) -> Json:
     Writing the document with the fingerprint would overwrite the secret.
     """
 
-    def restore(key: str, text: str) -> str:
+    def secret(key: str, text: str) -> str:
         if not text.startswith(REDACTED):
             return text
         if text not in secrets:
@@ -90,6 +106,9 @@ def restore_secrets(document: Json, secrets: Mapping[str, str]) -> Json:
                 "cluster that holds it, or set it by hand."
             )
         return secrets[text]
+
+    def restore(key: str, text: str) -> str:
+        return _USER_INFO.sub(lambda part: secret(key, part[0]), secret(key, text))
 
     return _walk(document, restore)
 

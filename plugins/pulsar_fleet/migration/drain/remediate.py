@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
@@ -189,7 +190,7 @@ async def _set_flag(_incident: Incident, context: RemedyContext) -> RemedyResult
 
 async def _store_redirect(_incident: Incident, context: RemedyContext) -> RemedyResult:
     cluster = await context.blue.cluster_name()
-    before = await stored_redirect(context.blue, cluster)
+    before = without_user_info(await stored_redirect(context.blue, cluster))
     await store_redirect(context.blue, cluster, context.redirect)
     return RemedyResult("The address is stored again.", before, context.redirect.document)
 

@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SHADOW_SOURCE, NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.redaction import Redactor, without_user_info
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import read_partitions
@@ -123,7 +123,7 @@ async def _cluster(
 
 
 async def _redirect(admin: AdminClient, cluster: str) -> JsonObject:
-    return await stored_redirect(admin, cluster) or {}
+    return dict(without_user_info(await stored_redirect(admin, cluster) or {}))
 
 
 async def _note_external_workers(admin: AdminClient, attempts: PartialReads) -> None:

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection, split_admin_url
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.replication.topology import Link, Topology
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -42,6 +43,7 @@ async def _problem(link: Link, data: JsonObject, connections: Mapping[str, Clust
         return "it has no brokerServiceUrl"
     if missing := _missing_credentials(data, target):
         return missing
+    data = without_user_info(data)
     known = {*_addresses(target.cluster_data()), *map(_address, target.client_urls)}
     stored = {*_addresses(data)}
     if stored <= known:

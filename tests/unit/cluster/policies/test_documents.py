@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import body_for_creation, comparable, problems, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
-from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets
+from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets, without_user_info
 
 ORDERS = NamespaceName.parse("acme/orders")
 REDACTOR = Redactor(b"a key of the tests")
@@ -216,6 +217,28 @@ def test_a_secret_becomes_a_fingerprint_and_comes_back() -> None:
     redacted = REDACTOR.redact(document)
     assert "hush" not in str(redacted)
     assert restore_secrets(redacted, REDACTOR.secrets(document)) == document
+
+
+def test_user_and_password_in_a_url_become_a_fingerprint_and_come_back() -> None:
+    document = {
+        "proxyServiceUrl": "pulsar+ssl://ops:hush@proxy.example:6651",
+        "offload_policies": {"s3ManagedLedgerOffloadServiceEndpoint": "http://ops:hu?s#h@h@store.example:9000/bucket"},
+        "urls": ["http://ops@one.example", "pulsar://plain.example:6650/a@b"],
+    }
+    redacted = REDACTOR.redact(document)
+    assert not {"hush", "hu?s", "ops"} & set(re.split(r"[^\w?]+", str(redacted)))
+    assert redacted["proxyServiceUrl"].endswith("@proxy.example:6651")
+    assert redacted["urls"][1] == document["urls"][1]
+    assert REDACTOR.redact(redacted) == redacted
+    assert fingerprints(redacted) == set(REDACTOR.secrets(document))
+    assert restore_secrets(redacted, REDACTOR.secrets(document)) == document
+    assert without_user_info(redacted) == without_user_info(document)
+    assert without_user_info(document["proxyServiceUrl"]) == "pulsar+ssl://proxy.example:6651"
+
+
+def test_a_fingerprint_in_a_url_without_its_secret_is_never_written() -> None:
+    with pytest.raises(PreconditionFailed, match="'url'"):
+        restore_secrets(REDACTOR.redact({"url": "http://ops:hush@host"}), {})
 
 
 def test_a_fingerprint_whose_secret_is_not_available_is_never_written() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.redaction import without_user_info
 
 ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls", "proxyServiceUrl")
 _DEFAULT_PORTS = {"http": 80, "https": 443, "pulsar": 6650, "pulsar+ssl": 6651}
@@ -14,10 +15,10 @@ _SECONDS = 3.0
 
 
 def addresses(data: JsonObject) -> tuple[str, ...]:
-    """`scheme://host:port` of every address in a cluster's data; a URL may have several hosts."""
+    """`scheme://host:port` of every address in a cluster's data; a URL may have several hosts, and a password."""
     urls = []
     for key in ADDRESSES:
-        scheme, _, hosts = str(data.get(key) or "").partition("://")
+        scheme, _, hosts = str(without_user_info(data.get(key)) or "").partition("://")
         urls += [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
     return tuple(sorted(set(urls)))
 

@@ -15,6 +15,7 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew, measure_peer_clock_skew
 from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.policy_sync.events.ordering.version import Bounds
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class ClockReader:
         try:
             if admin := self.clusters.get(name):
                 return await measure_clock_skew(admin)
-            data = await self.admin.cluster_data(name) or {}
+            data = without_user_info(await self.admin.cluster_data(name) or {})
             urls = [str(data[key]) for key in ("serviceUrlTls", "serviceUrl") if data.get(key)]
             return await measure_peer_clock_skew(self.admin.connection, urls[0].partition(",")[0]) if urls else None
         except FleetError as error:

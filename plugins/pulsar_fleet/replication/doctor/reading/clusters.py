@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachabl
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.redaction import is_secret_key
+from pulsar_fleet.cluster.redaction import is_secret_key, without_user_info
 from pulsar_fleet.replication.doctor.facts import ClusterFacts, PeerData, Unread
 from pulsar_fleet.replication.doctor.model import placeholder
 
@@ -69,10 +69,10 @@ def _peer(name: str, document: JsonObject) -> PeerData:
     trust = ("brokerClientTrustCertsFilePath", "brokerClientTlsTrustStore", "tlsAllowInsecureConnection")
     return PeerData(
         name=name,
-        service_url=str(document.get("serviceUrl") or ""),
-        service_url_tls=str(document.get("serviceUrlTls") or ""),
-        broker_url=str(document.get("brokerServiceUrl") or ""),
-        broker_url_tls=str(document.get("brokerServiceUrlTls") or ""),
+        service_url=_address(document, "serviceUrl"),
+        service_url_tls=_address(document, "serviceUrlTls"),
+        broker_url=_address(document, "brokerServiceUrl"),
+        broker_url_tls=_address(document, "brokerServiceUrlTls"),
         tls=bool(document.get("brokerClientTlsEnabled")),
         plugin=str(document.get("authenticationPlugin") or ""),
         trusts=any(document.get(key) for key in trust),
@@ -80,10 +80,14 @@ def _peer(name: str, document: JsonObject) -> PeerData:
     )
 
 
+def _address(document: JsonObject, key: str) -> str:
+    return str(without_user_info(document.get(key)) or "")
+
+
 def _without_secrets(document: JsonObject, where: str) -> JsonObject:
     """The values that are set; a placeholder that says where a secret is to be found stands for it."""
     return {
-        key: placeholder(f"{key} {where}") if is_secret_key(key) else value
+        key: placeholder(f"{key} {where}") if is_secret_key(key) or without_user_info(value) != value else value
         for key, value in document.items()
         if value not in (None, "", [])
     }
