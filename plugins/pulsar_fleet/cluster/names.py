@@ -13,6 +13,9 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 # Broker rule (NamedEntity.java): word characters and "-=:.", for tenants, namespaces and clusters.
 _ENTITY = re.compile(r"^[\w=:.-]+$")
 _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
+_PARTITION_MARK = "-partition-"
+_NUMBER = re.compile(r"^[+-]?\d+$")
+_PENDING_ACKS = "__transaction_pending_ack"
 
 POLICY_EVENTS = "__change_events"
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
@@ -142,10 +145,22 @@ class TopicName(TextValue):
         """The topics that store the messages: the `count` partitions, or the topic itself when `count` is 0."""
         return tuple(self.partition(index) for index in range(count)) if count else (self,)
 
+    def has_refused_name(self, partitions: int) -> bool:
+        """Whether brokers refuse (412, 409) a call that creates a topic of this name with so many partitions (0: none).
+
+        Measured with 4.2.4: no partitioned topic has `-partition-` in its name. A topic without partitions has no
+        number after the first `-partition-`, with or without a sign, and does not end like a partition. Beside a
+        partitioned topic `x` with more partitions than the number, `x-partition-01` is accepted; here it counts as
+        refused.
+        """
+        _, mark, rest = self.local.partition(_PARTITION_MARK)
+        return bool(mark) and (partitions > 0 or self.partition_index is not None or bool(_NUMBER.match(rest)))
+
     @property
     def is_system(self) -> bool:
         """Whether it is a system topic (`__change_events`, transaction logs, …)."""
-        return self.parent.local.startswith("__") or str(self.namespace) in SYSTEM_NAMESPACES
+        named = self.parent.local.startswith("__") or self.local.endswith(_PENDING_ACKS)
+        return named or str(self.namespace) in SYSTEM_NAMESPACES
 
 
 def with_parent(name: str) -> frozenset[str]:

@@ -47,7 +47,13 @@ def test_a_slash_in_a_topic_is_escaped_in_paths() -> None:
     assert TopicName(ORDERS, "a/b").path == "persistent/acme/orders/a%2Fb"
 
 
-@pytest.mark.parametrize("local", ["__change_events", "__change_events-partition-0", "__transaction_buffer_snapshot"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        *("__change_events", "__change_events-partition-0", "__transaction_buffer_snapshot"),
+        "events-partition-0-billing__transaction_pending_ack",
+    ],
+)
 def test_topics_of_the_broker_itself_are_told(local: str) -> None:
     assert TopicName(ORDERS, local).is_system
 

@@ -38,6 +38,7 @@ from pulsar_fleet.snapshot.model import (
     DYNAMIC_SETTING,
     ClusterDataState,
     InventoryState,
+    NamespaceState,
     Snapshot,
     SubscriptionState,
     TenantState,
@@ -195,6 +196,17 @@ def unread(resource: str, detail: str = "blue answered 500.") -> Change:
 def dynamic(**values: str) -> Change:
     rows = tuple(InventoryState(DYNAMIC_SETTING, "", key, {"value": value}) for key, value in values.items())
     return lambda snapshot: replace(snapshot, inventory=(*snapshot.inventory, *rows))
+
+
+def running(kind: str, name: str) -> Change:
+    row = InventoryState(kind, ORDERS, name, {})
+    return lambda snapshot: replace(snapshot, inventory=(*snapshot.inventory, row))
+
+
+def with_worker_state(snapshot: Snapshot) -> Snapshot:
+    state = NamespaceState("public/functions", {"replication_clusters": [snapshot.cluster]})
+    tenant = TenantState("public", (), (snapshot.cluster,))
+    return replace(snapshot, namespaces=(*snapshot.namespaces, state), tenants=(*snapshot.tenants, tenant))
 
 
 def subscription(name: str) -> Change:
@@ -567,6 +579,13 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     ),
     (source(unread("brokers")), "warning resource-not-readable: brokers of blue"),
     (source(dynamic(maxMessageSize="7")), f"warning dynamic-settings-differ: {GREEN}"),
+    (source(topic(f"{EVENTS}-partition--1")), f"warning topic-name-refused: {EVENTS}-partition--1"),
+    (
+        source(topic(f"{EVENTS}-partition-x", partitions=2)),
+        f"warning topic-name-refused: {EVENTS}-partition-x",
+    ),
+    (source(running("sink", "jdbc")), f"warning functions-not-copied: {ORDERS}"),
+    (source(with_worker_state), "warning functions-worker-state: public/functions"),
     (
         steps(source(dynamic(defaultNumPartitions="1")), target(dynamic(defaultNumPartitions="2"))),
         f"warning dynamic-settings-differ: {GREEN}",
@@ -618,6 +637,8 @@ NEAREST: dict[str, Spoil] = {
     "entry-filter-missing": steps(
         source(policies(entryFilters=ENTRY_FILTER)), target(settings(entryFiltersDirectory="./filters"))
     ),
+    "functions-not-copied": both(running("sink", "jdbc")),
+    "functions-worker-state": target(with_worker_state),
     "inactive-topics-default-differs": both(settings(brokerDeleteInactiveTopicsEnabled="false")),
     "max-message-size-smaller": source(settings(maxMessageSize="1000")),
     "named-like-a-partition": source(topic(f"{EVENTS}-partition-nine")),
@@ -689,6 +710,7 @@ NEAREST: dict[str, Spoil] = {
         target(without_namespace), target(fields(tenants=())), target(settings(maxTenants="8")), measured(tenants=7)
     ),
     "too-many-topics": steps(NEW_NAMESPACE, target(settings(maxTopicsPerNamespace="4"))),
+    "topic-name-refused": source(topic(f"{EVENTS}-partition-x")),
     "topic-policies-off": steps(both(fields(topic_policies=())), target(settings(topicLevelPoliciesEnabled="false"))),
     "topic-terminated": both(topic(PLAIN, terminated=True)),
     "topic-terminated-on-target": both(topic(PLAIN, terminated=True)),

@@ -19,8 +19,8 @@ def reason_not_to_create(name: str, value: JsonObject) -> str:
     """Why a topic of the source is not created on the target; empty when it is."""
     if SHADOW_SOURCE in value["properties"]:
         return "a shadow topic: it shares the ledgers of a topic of its own cluster, so it is never copied"
-    if TopicName.parse(name).partition_index is not None and not value["partitions"]:
-        return "a non-partitioned topic named like a partition, which brokers from 4.1 refuse to create"
+    if TopicName.parse(name).has_refused_name(value["partitions"]):
+        return "its name has -partition- in it like that of a partition, and brokers refuse to create such a topic"
     return ""
 
 

@@ -103,6 +103,26 @@ def topic_names_do_not_clash(pair: Pair) -> Iterator[Finding]:
             )
 
 
+def topic_names_are_accepted(pair: Pair) -> Iterator[Finding]:
+    """A producer creates topics, on first use, whose names brokers refuse in a call that creates a topic (4.2.4).
+
+    Names that end like a partition are reported by `topic_names_do_not_clash`.
+    """
+    existing = {topic.name for topic in pair.target.topics}
+    for topic in pair.source.topics:
+        name = TopicName.parse(topic.name)
+        like_partition = name.partition_index is not None and not topic.partitions
+        if topic.name not in existing and name.has_refused_name(topic.partitions) and not like_partition:
+            yield warning(
+                "topic-name-refused",
+                topic.name,
+                f"its name has -partition- in it, {_shape(topic.partitions)} on {pair.source.cluster}",
+                f"Brokers of {pair.target.cluster} refuse the call that creates it: it is not copied, and neither are "
+                "its schemas, policies and subscriptions.",
+                "let its applications use a topic with another name before they move.",
+            )
+
+
 def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
     """Topics with a state that a copy does not transfer, and topics that are terminated on the target only."""
     target_topics = {topic.name: topic for topic in pair.target.topics}
