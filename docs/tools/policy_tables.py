@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Level
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.versions import RELEASES, Redirect, Role
+from pulsar_fleet.snapshot.coverage import CONTENTS
 
 PAGE = "fidelity.md"
 VERSION = "4.2.4"
@@ -59,6 +60,7 @@ def topic_counts(scope: Scope) -> tuple[int, int]:
 
 def _tables() -> Mapping[str, str]:
     return {
+        "contents": _contents(),
         "versions": _versions(),
         "counts": _counts(),
         "namespace policies": _table(
@@ -69,6 +71,15 @@ def _tables() -> Mapping[str, str]:
         ),
         "refused values": _refusals(),
     }
+
+
+def _contents() -> str:
+    lines = ["| a cluster's | | how | named by |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {content.name} | {content.treatment.value} | {content.how} | {_names(content.findings)} |"
+        for content in CONTENTS
+    ]
+    return "\n".join(lines)
 
 
 def _refusals() -> str:

@@ -482,6 +482,7 @@ INVENTORY: tuple[Group, ...] = (
             "no-right-to-copy": ("repeat those that it has",),
             "not-settable": ("superuser",),
             "not-visible": ("superuser",),
+            "packages-not-copied": ("upload them to",),
             "policies-invalid": ("correct the policy",),
             "resource-group-missing": ("nothing, if",),
             "schema-update-off-for-replicator": ("register every schema on both",),

@@ -11,6 +11,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Side
 from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.render import left_alone_lines, short
 from pulsar_fleet.preflight.findings import Finding, Severity, count_line
+from pulsar_fleet.snapshot.coverage import not_copied
 
 _MAX_LINES = 200
 _NOT_COPIED = ("brokers", "notes", "inventory", "clusters", "resource_groups")
@@ -49,7 +50,7 @@ def differences_text(names: tuple[str, str], differences: Sequence[Difference], 
     """`-` is only on the first, `+` only on the second, `~` on both with different values."""
     first, second = names
     if not differences:
-        lines = [f"Equal: {first} and {second} are identical."]
+        lines = [f"Equal: {first} and {second} have the same metadata. Not compared: {not_copied()}."]
     else:
         sides = Counter(difference.side for difference in differences)
         lines = [

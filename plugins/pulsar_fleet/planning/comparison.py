@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Change, LeftAlone
 from pulsar_fleet.planning.unread import Unread
+from pulsar_fleet.snapshot.coverage import not_copied
 from pulsar_fleet.snapshot.model import Snapshot
 
 
@@ -120,7 +121,8 @@ def comparison_text(comparison: Comparison) -> str:
     )
     if comparison.equal:
         exception = f", except what could not be read ({unread_names(comparison.unread)})" if comparison.unread else ""
-        lines = [f"EQUAL  {comparison.target} has all that {comparison.source} has{exception}: {resources}"]
+        equal = f"{comparison.target} has all that a plan copies from {comparison.source}"
+        lines = [f"EQUAL  {equal}{exception}: {resources}", f"  not compared: {not_copied()}"]
     else:
         lines = [f"DIFFERENT  {comparison.target} lacks {_counted(comparison.differing)} of {comparison.source}"]
     lines += [f"  {row.resource} {row.name} {row.field}".rstrip() + f": {row.reason}" for row in comparison.first]

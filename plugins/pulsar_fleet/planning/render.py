@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.snapshot.coverage import not_copied
 
 _LONGEST_VALUE = 70
 _SYMBOLS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+", Action.DELETE: "-"}
@@ -21,7 +22,8 @@ _SYMBOLS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW:
 def headline(plan: Plan) -> str:
     """`Plan 7f3a for green: 41 changes, 0 destructive, 1 irreversible. 61 calls, about 4 s.`"""
     if plan.empty:
-        return f"Nothing to change: {plan.target} has all that {plan.source} has."
+        equal = f"{plan.target} has all that a plan copies from {plan.source}"
+        return f"Nothing to change: {equal}. Not copied: {not_copied()}."
     hazards = plan.hazards()
     return (
         f"Plan {plan.id} for {plan.target}: {counted(len(plan.changes), 'change')}, "

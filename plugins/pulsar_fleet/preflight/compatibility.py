@@ -78,6 +78,7 @@ CHECKS: tuple[Check, ...] = (
     roles.authentication_providers_match,
     roles.hidden_areas_are_reported,
     functions.functions_are_not_copied,
+    functions.packages_are_not_copied,
     functions.worker_state_is_named,
     unread.unread_resources_are_reported,
     roles.roles_may_copy,

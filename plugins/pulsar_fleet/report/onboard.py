@@ -12,6 +12,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
 from pulsar_fleet.report.page import approval_text
+from pulsar_fleet.snapshot.coverage import not_copied
 from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
 _TABLES = ("tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies")
@@ -50,7 +51,8 @@ def verdict(
     if verified is not None:
         if verified.equal:
             exception = f", except what could not be read ({unread_names(verified.unread)})" if verified.unread else ""
-            return f"Equal: {plan.target} holds all that {plan.source} holds{exception} ({_counts(verified.compared)})"
+            equal = f"Equal: {plan.target} has all that a plan copies from {plan.source}"
+            return f"{equal}{exception} ({_counts(verified.compared)})"
         return f"NOT EQUAL: {names}, {counted(verified.differences, 'change')} left to make"
     if blockers(findings):
         return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"
@@ -69,7 +71,7 @@ def _compared(source: TakenSnapshot, target: TakenSnapshot) -> str:
         + f" | {snapshot.calls:,} |"
         for snapshot in (source, target)
     ]
-    return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows])
+    return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows, "", f"Not copied: {not_copied()}."])
 
 
 def _applied(applied: AppliedChanges | None) -> str:

@@ -47,7 +47,10 @@ async def test_a_tenant_is_carried_over_and_taken_back(
     assert (applied.state, applied.document["problems"]) == (DONE, [])
 
     again, compared = shell.at_once(("plan", *pair), ("diff", "blue/snapshot-blue", "pulsar_green", "--json"))
-    assert (again.state, "Nothing to change: green has all that blue has." in again.out) == (DONE, True), again.out
+    assert (again.state, "Nothing to change: green has all that a plan copies from blue." in again.out) == (
+        DONE,
+        True,
+    ), again.out
     assert (compared.state, compared.document["equal"]) == (DONE, True)
 
     run = applied.document["run"]

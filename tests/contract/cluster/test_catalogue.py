@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.support.pulsar_classes import ANNOTATED, VERSIONS, javap
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Policy, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, TOPIC_CATALOGUE, TopicPolicy
 from pulsar_fleet.cluster.redaction import is_secret_key
 from pulsar_fleet.preflight.broker_settings import TOPIC_POLICY_SWITCHES
-from pulsar_sandbox.sandbox.jars import jars_for
-from pulsar_sandbox.sandbox.java import find_java
 
 pytestmark = pytest.mark.versions
 
-VERSIONS = (
-    "4.2.4",
-    pytest.param("4.0.7", marks=pytest.mark.long),
-    pytest.param("3.0.7", marks=pytest.mark.long),
-)
 DATA = "org.apache.pulsar.common.policies.data"
 RESOURCES = "org.apache.pulsar.broker.admin.v2"
 FIELD = re.compile(r"^\s+(?!.*\bstatic\b)[^(]*?(\w+);$", re.MULTILINE)
 CONSTANT = re.compile(r"^\s+public static final \S+ ([a-z_]+);$", re.MULTILINE)
 ROUTE = re.compile(r"javax\.ws\.rs\.Path\(\s*value=\"/\{\w+\}/\{\w+\}/(?:\{topic\}/)?([^\"]+)\"")
 WRITES = re.compile(r"javax\.ws\.rs\.(PUT|POST)\b")
-ANNOTATED = "RuntimeVisibleAnnotations:"
 QUOTA_TYPES = "BacklogQuota$BacklogQuotaType"
 # What a resource offers besides policies: actions, and what has a place of its own in a snapshot.
 NAMESPACE_ACTIONS = {
@@ -87,13 +78,6 @@ def routes(version: str) -> dict[str, set[str]]:
     names = ("Namespaces", "PersistentTopics")
     shown = javap(version, "-v", *(f"{RESOURCES}.{name}" for name in names))
     return {name: setters(text) for name, text in zip(names, shown.split("Compiled from")[1:], strict=True)}
-
-
-def javap(version: str, *arguments: str) -> str:
-    jars = jars_for(version)
-    path = ":".join(str(jar) for jar in jars.glob("pulsar-*.jar"))
-    command = [str(Path(find_java().path).with_name("javap")), "-p", "-cp", path, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def fields(shown: str) -> set[str]:

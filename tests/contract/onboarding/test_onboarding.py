@@ -117,7 +117,9 @@ async def test_planning_changes_nothing(onboarding: Onboarding, on_green: AdminC
 
 async def test_the_report_says_first_that_all_is_well(onboarding: Onboarding) -> None:
     await onboarding.run()
-    assert onboarding.report().startswith("# Equal: green holds all that blue holds (1 tenants, 1 namespaces, 3 topics")
+    assert onboarding.report().startswith(
+        "# Equal: green has all that a plan copies from blue (1 tenants, 1 namespaces, 3 topics"
+    )
 
 
 async def test_the_report_of_a_plan_says_that_nothing_was_changed(onboarding: Onboarding) -> None:

@@ -203,6 +203,11 @@ def running(kind: str, name: str) -> Change:
     return lambda snapshot: replace(snapshot, inventory=(*snapshot.inventory, row))
 
 
+def stored_package(snapshot: Snapshot) -> Snapshot:
+    row = InventoryState("package", ORDERS, "jdbc", {"in": "packages/sink"})
+    return replace(snapshot, inventory=(*snapshot.inventory, row))
+
+
 def with_worker_state(snapshot: Snapshot) -> Snapshot:
     state = NamespaceState("public/functions", {"replication_clusters": [snapshot.cluster]})
     tenant = TenantState("public", (), (snapshot.cluster,))
@@ -585,6 +590,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         f"warning topic-name-refused: {EVENTS}-partition-x",
     ),
     (source(running("sink", "jdbc")), f"warning functions-not-copied: {ORDERS}"),
+    (source(stored_package), f"warning packages-not-copied: {ORDERS}"),
     (source(with_worker_state), "warning functions-worker-state: public/functions"),
     (
         steps(source(dynamic(defaultNumPartitions="1")), target(dynamic(defaultNumPartitions="2"))),
@@ -638,6 +644,7 @@ NEAREST: dict[str, Spoil] = {
         source(policies(entryFilters=ENTRY_FILTER)), target(settings(entryFiltersDirectory="./filters"))
     ),
     "functions-not-copied": both(running("sink", "jdbc")),
+    "packages-not-copied": both(stored_package),
     "functions-worker-state": target(with_worker_state),
     "inactive-topics-default-differs": both(settings(brokerDeleteInactiveTopicsEnabled="false")),
     "max-message-size-smaller": source(settings(maxMessageSize="1000")),

@@ -1,4 +1,4 @@
-"""Functions and connectors, which a copy leaves out, and the namespace with the state of their workers (pure)."""
+"""Functions, connectors and packages, which a copy leaves out, and the workers' namespace (pure)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pulsar_fleet.cluster.names import FUNCTIONS_STATE
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.preflight.context import Pair, warning
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.model import InventoryState, Snapshot
 
 _KINDS = ("function", "source", "sink")
 
@@ -28,6 +29,27 @@ def functions_are_not_copied(pair: Pair) -> Iterator[Finding]:
             f"create them on {pair.target.cluster} when the applications move, and stop them on {pair.source.cluster} "
             "then.",
         )
+
+
+def packages_are_not_copied(pair: Pair) -> Iterator[Finding]:
+    """Uploaded packages that the target lacks."""
+    existing = {(item.namespace, item.name, item.detail["in"]) for item in _packages(pair.target)}
+    stored: dict[str, list[str]] = {}
+    for item in _packages(pair.source):
+        if (item.namespace, item.name, item.detail["in"]) not in existing:
+            stored.setdefault(item.namespace, []).append(f"{item.detail['in'].removeprefix('packages/')} {item.name!r}")
+    for namespace, names in sorted(stored.items()):
+        yield warning(
+            "packages-not-copied",
+            namespace,
+            f"packages of {listed(sorted(names))} on {pair.source.cluster}",
+            "They are not copied: a function that is created from one of them needs it on its own cluster.",
+            f"upload them to {pair.target.cluster} when the functions move.",
+        )
+
+
+def _packages(snapshot: Snapshot) -> list[InventoryState]:
+    return [item for item in snapshot.inventory if item.kind == "package"]
 
 
 def worker_state_is_named(pair: Pair) -> Iterator[Finding]:
