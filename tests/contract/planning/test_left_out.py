@@ -33,7 +33,7 @@ NAMES = (
 
 
 async def state(admin: AdminClient, namespace: NamespaceName) -> Snapshot:
-    return await collect(admin, Selection(namespaces=frozenset({namespace})), redactor=REDACTOR)
+    return await collect(admin, Selection(namespaces=frozenset({namespace})), redactor=REDACTOR, load_topics=True)
 
 
 @pytest.mark.needs_pulsar("4.2", "older brokers follow other rules")
