@@ -14,7 +14,7 @@ import pulsar
 import pytest
 from tests.support.balancer import Balancer
 from tests.support.brokers import bundles_of, serve_from
-from tests.support.migration import forget_migrations, make, migration
+from tests.support.migration import LATE, forget_migrations, make, migration
 from tests.support.snapshots import record
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -50,6 +50,12 @@ REDACTOR = Redactor(b"0123456789abcdef")
 STRICT = Expectations(prepares_green=False)
 OFF = {"clusterMigrationCheckDurationSeconds": "0", "clusterMigrationAutoResourceCreation": "true"}
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
+FIVE_BOOKIES = {
+    "bookkeeperEnsemble": 5,
+    "bookkeeperWriteQuorum": 3,
+    "bookkeeperAckQuorum": 2,
+    "managedLedgerMaxMarkDeleteRate": 0,
+}
 MINUTES = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 100}
 SEEDED = (
     "blocker abandoned-subscription persistent://T/idle/events archive",
@@ -342,3 +348,23 @@ async def test_bundles_on_a_broker_that_does_not_check_move_to_one_that_does(
         await moving.restore_blue()
     moved = moving.run.stored(CUT_OVER)[str(move.namespace)]["moved_bundles"]
     assert {f"{move.namespace.path}/{bundle}" for bundle in moved} == bundles
+
+
+async def test_a_topic_that_cannot_be_loaded_where_its_bundle_moves_is_left(
+    wide: Cluster, green: ClusterConnection, new_namespace: Callable[[], NamespaceName], tmp_path: Path
+) -> None:
+    """It needs more bookies for its next ledger than there are."""
+    moving = migration(reach(wide), green, new_namespace(), tmp_path)
+    (move,) = moving.moves.moves
+    await make(reach(wide), green, move.namespace)
+    late = moving.topic(LATE)
+    async with AdminClient(reach(wide), retry_seconds=1) as on_wide:
+        for partition in move.partitions:
+            await serve_from(on_wide, partition, urlsplit(wide.admin_urls[1]).netloc)
+        await on_wide.post(f"/{late.path}/persistence", FIVE_BOOKIES)
+        await moving.freeze_blue()
+        await moving.switch()
+        assert await unterminated_partitions(on_wide, move) == (late,)
+        await moving.restore_blue()
+        left = moving.run.stored(CUT_OVER)[str(move.namespace)]["unterminated"]
+        assert list(left) == [str(late)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, NotFound
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.redirect import set_flag
@@ -75,31 +75,47 @@ async def move_to_checking_brokers(
     try:
         for bundle in bundles:
             await blue.put(f"/namespaces/{move.namespace.path}/{bundle}/unload", destinationBroker=checking[0])
-        await load_all(blue, topics)
+        # What is not served resists behind the flag, and is named there: the others must not wait for it.
+        for topic, error in (await load_all(blue, topics)).items():
+            log.warning("%s is not served by %s: %s", topic, checking[0], error)
     finally:
         await set_flag(blue, move.namespace, migrated=True)
     return tuple(bundles)
 
 
-async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> None:
-    """Load every partition that exists, and wait until each is served; the flag must be off.
+async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> dict[TopicName, FleetError]:
+    """Load every partition that exists and wait until each is served; returns those that are not. The flag must be off.
 
-    A broker may act on the flag for a moment after it was cleared. `Conflict` when one is not served after 20 s.
+    A broker may act on the flag for a moment after it was cleared: a `Conflict` is repeated for 20 s, another error is
+    the answer.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + _LOADED_SECONDS
+    unserved: dict[TopicName, FleetError] = {}
     waiting = list(topics)
     while waiting:
-        results = await asyncio.gather(
-            *(admin.stats(topic, precise=False) for topic in waiting), return_exceptions=True
-        )
-        errors = {
-            topic: result
-            for topic, result in zip(waiting, results, strict=True)
-            if isinstance(result, BaseException) and not isinstance(result, NotFound)
-        }
-        for error in errors.values():
-            if not isinstance(error, Conflict) or loop.time() > end:
-                raise error
-        waiting = list(errors)
+        answers = await asyncio.gather(*(_load(admin, topic) for topic in waiting))
+        errors = {topic: error for topic, error in zip(waiting, answers, strict=True) if error is not None}
+        waiting = [topic for topic, error in errors.items() if isinstance(error, Conflict) and loop.time() < end]
+        unserved |= {topic: error for topic, error in errors.items() if topic not in waiting}
         await asyncio.sleep(0.2 if waiting else 0)
+    return unserved
+
+
+async def require_loaded(admin: AdminClient, topics: Sequence[TopicName]) -> None:
+    """Load every partition that exists; the flag must be off.
+
+    :raises FleetError: the answer of a partition that is not served, when all others are.
+    """
+    for error in (await load_all(admin, topics)).values():
+        raise error
+
+
+async def _load(admin: AdminClient, topic: TopicName) -> FleetError | None:
+    try:
+        await admin.stats(topic, precise=False)
+    except NotFound:
+        return None
+    except FleetError as error:
+        return error
+    return None

@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.cutover.checking_brokers import check_periods, load_all
+from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import Redirect, set_cluster_flag, set_flag, store_redirect
 from pulsar_fleet.migration.cutover.termination import read_terminations, wait_terminated
 from pulsar_fleet.migration.cutover.whole_cluster import set_to_end, waiting_subscriptions
@@ -172,7 +172,7 @@ async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) ->
         await set_flag(context.blue, context.move.namespace, migrated=False)
         for topic in fenced:
             await context.blue.put(f"/{topic.path}/unload")
-        await load_all(context.blue, list(context.move.partitions))
+        await require_loaded(context.blue, list(context.move.partitions))
     finally:
         # Without the flag clients that start through blue hang, so it is set again also after a failed load.
         await set_flag(context.blue, context.move.namespace, migrated=True)
@@ -180,7 +180,7 @@ async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) ->
 
 async def _set_flag(_incident: Incident, context: RemedyContext) -> RemedyResult:
     stored = await store_redirect(context.blue, await context.blue.cluster_name(), context.redirect)
-    await load_all(context.blue, list(context.move.partitions))
+    await require_loaded(context.blue, list(context.move.partitions))
     if context.move.strategy.flags_cluster:
         await set_cluster_flag(context.blue, context.redirect, migrated=True)
     else:

@@ -24,7 +24,7 @@ from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.checking_brokers import load_all
+from pulsar_fleet.migration.cutover.checking_brokers import require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace
@@ -150,7 +150,7 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 await end_replication(green, cluster, name, await blue.cluster_name(), replication[str(name)])
             topics = await read_partition_counts(blue, name)
             await recreate_missing(blue, name, topics, green)
-            await load_all(
+            await require_loaded(
                 blue, [partition for topic, count in topics.items() for partition in topic.partitions(count)]
             )
             await set_flag(blue, name, migrated=True)
