@@ -38,7 +38,7 @@ def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[J
     if verification.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
         headline += f", but their subscriptions are {subscriptions[1].verdict}"
     rows = [
-        f"| `{namespace.namespace}` | {namespace.verdict.upper()} | {namespace.messages:,} | {len(namespace.topics)} |"
+        f"| `{namespace.namespace}` | {namespace.verdict.upper()} | {namespace.messages:,} | {len(namespace.names)} |"
         for namespace in verification.namespaces
     ]
     table = "\n".join(["| namespace | verdict | messages | topics |", "| --- | --- | --- | --- |", *rows])

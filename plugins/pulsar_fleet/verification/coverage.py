@@ -30,11 +30,12 @@ class Mode(StrEnum):
 
 
 class Compaction(StrEnum):
-    """When only the latest value of each key is compared, as readers of a compacted topic get it."""
+    """When the latest value of each key is compared, as readers of a compacted topic get it."""
 
     AUTO = "auto"
-    """If either cluster has compacted the topic: its log may lack messages that the other log still has."""
+    """Beside the log, if either cluster has compacted the topic: its log may lack values that its readers get."""
     ALWAYS = "always"
+    """In place of the log."""
     NEVER = "never"
 
 

@@ -77,7 +77,7 @@ class ChosenEngine(ArrayDocument):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One topic on both clusters, each between its bounds.
+    """One topic on both clusters, each between its bounds; a compacted topic has a second pair, for its latest values.
 
     :param publish_time: whether publish times must be equal too.
     :param notes: notes for a reader of the verdict, for example that retention has removed the beginning.
@@ -100,6 +100,11 @@ class Pair:
     keyed: bool = False
     source_origin: str = ""
     target_origin: str = ""
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """What identifies it in a request: the topic, and whether its latest values are compared and not its log."""
+        return self.topic, self.compacted
 
     def origin(self, side: Side) -> str:
         """What is compared of one cluster."""
@@ -164,6 +169,12 @@ class VerifyRequest(Document):
             pairs=tuple(pair for pair in self.pairs if pair.topic not in topics),
             problems=tuple(problem for problem in self.problems if problem.scope not in topics),
         )
+
+    @property
+    def logs(self) -> tuple[Pair, ...]:
+        """One pair for each topic: its log, or its latest values where its log is not compared."""
+        read = {pair.topic for pair in self.pairs if not pair.compacted}
+        return tuple(pair for pair in self.pairs if not (pair.compacted and pair.topic in read))
 
     @property
     def entries(self) -> int:

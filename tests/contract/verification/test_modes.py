@@ -30,13 +30,14 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
-from pulsar_fleet.verification.coverage import Coverage, Mode, Sample
+from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode, Sample
 from pulsar_fleet.verification.job import job_environment
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.differences import Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Order, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
+from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 
 pytestmark = pytest.mark.versions
 
@@ -182,6 +183,50 @@ async def test_a_topic_compacted_on_one_side_is_compared_by_its_latest_values(
     send(writers[1], replicated, [b"of green's own"])
     again = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     assert only_topic(await verify_in_process(on_blue, on_green, again)).verdict is Verdict.EQUAL
+
+
+async def test_the_log_of_a_compacted_topic_is_compared_too(
+    on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName, writers: Writers
+) -> None:
+    """A value that another has superseded is in no compacted view, and every other consumer gets it."""
+    topic = TopicName(namespace, "table")
+    for admin in (on_blue, on_green):
+        await admin.create_topic(topic)
+    send(writers[0], topic, [b"superseded"])
+    for client in writers:
+        send(client, topic, numbered(5))
+    await compact(on_blue, [topic])
+    verification = await verify(on_blue, on_green, namespace)
+    log, view = verification.namespaces[0].topics
+    assert (log.verdict, log.differing, view.verdict, view.source_messages) == (Verdict.DIFFERENT, 1, Verdict.EQUAL, 5)
+    assert verification.topics == {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.INCONCLUSIVE: 0}
+    assert verification.messages == 6
+    only_values = await verify(on_blue, on_green, namespace, coverage=Coverage(compaction=Compaction.ALWAYS))
+    assert only_topic(only_values).verdict is verification.verdict.EQUAL
+
+
+async def test_a_log_that_is_gone_is_named_beside_the_latest_values(
+    on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
+) -> None:
+    send(writers[0], replicated, numbered(10))
+    await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    await compact_and_trim(on_blue, replicated)
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, compared.reason, compared.source_messages) == (Verdict.EQUAL, "", 5)
+    assert compared.notes[1].startswith("its log was not compared: blue has no messages of it any more")
+
+
+async def test_subscriptions_of_a_compacted_topic_are_compared_by_its_log(
+    on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
+) -> None:
+    send(writers[0], replicated, numbered(10))
+    for admin in (on_blue, on_green):
+        await admin.create_subscription(replicated, "job")
+    await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    await compact(on_blue, [replicated])
+    request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    (topic,) = (await compare_subscriptions(on_blue, on_green, request)).namespaces[0].topics
+    assert [(row.subscription, row.verdict) for row in topic.subscriptions] == [("job", Verdict.EQUAL)]
 
 
 async def compact_and_trim(admin: AdminClient, topic: TopicName) -> None:

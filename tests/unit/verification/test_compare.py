@@ -112,7 +112,7 @@ def test_a_proof_by_messages_after_one_by_entries_is_not_continued() -> None:
 def test_digests_of_another_encoding_are_not_continued(encoding: Json) -> None:
     verification = judged(Held(), *PAIRS)
     proof = {**of(verification, A).proof, "source": {**of(verification, A).proof["source"], "encoding": encoding}}
-    older = verification.revised({A: replace(of(verification, A), proof=proof)})
+    older = verification.revised([replace(of(verification, A), proof=proof)])
     assert list(continuable(older, "blue", "green")) == [B, C]
 
 
@@ -123,6 +123,6 @@ def test_proofs_of_another_release_alone_ask_for_a_full_run_and_say_why(records:
         "source": {**of(verification, A).proof["source"], "engine": "client", "encoding": 1},
     }
     run = Run.open("verify/1")
-    record(run, verification.revised({A: replace(of(verification, A), proof=proof)}))
+    record(run, verification.revised([replace(of(verification, A), proof=proof)]))
     with pytest.raises(InvalidRequest, match=r"run mode 'full' first\. The digests of its proofs were made by another"):
         earlier_proofs(run.ledger, run.artefacts, NamespaceName("acme", "orders"), "blue", "green")

@@ -140,7 +140,7 @@ def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None
 def test_what_came_up_after_reading_takes_equality_away() -> None:
     verification = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
     unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
-    assert verification.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
+    assert verification.revised([unloaded]).verdict is Verdict.INCONCLUSIVE
 
 
 def test_copies_that_cancel_out_are_not_a_difference() -> None:
@@ -220,7 +220,7 @@ def test_a_difference_says_why_where_the_brokers_told() -> None:
     (namespace,) = different().namespaces
     (topic,) = namespace.topics
     lost = replace(topic, differences=(replace(topic.differences[0], cause=Cause.LOST),))
-    text = verification_text(different().revised({TOPIC: lost}))
+    text = verification_text(different().revised([lost]))
     assert "why: the source still holds it, and nothing explains why the target does not" in text
 
 
@@ -229,7 +229,7 @@ def test_a_message_without_a_key_is_not_one_with_an_empty_key(key: str | None, w
     (named,) = name_differences([only_in_source(sighting(2, key=key))])
     (namespace,) = different().namespaces
     topic = replace(namespace.topics[0], differences=(named,))
-    text = verification_text(different().revised({TOPIC: topic})).splitlines()[2]
+    text = verification_text(different().revised([topic])).splitlines()[2]
     assert text.startswith(f"  missing on green  blue 4:2  {words}  2026")
 
 

@@ -62,8 +62,8 @@ PARAMS = {
         type="string",
         enum=["auto", "always", "never"],
         title="Compacted topics",
-        description="When to compare only the latest value of each key; auto: if either cluster has compacted the "
-        "topic.",
+        description="When to compare the latest value of each key; auto: beside the log, if either cluster has "
+        "compacted the topic; always: in place of the log.",
     ),
     "order": setting(
         "producer_and_key",

@@ -12,7 +12,8 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.links.partition_stats import internal_stats_documents
 from pulsar_fleet.messages.clients.compacted import first_compacted
-from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_entries, compacted_view
+from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_view
+from pulsar_fleet.verification.bounds.compaction import compacted_entries
 
 
 async def read_compacted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
+from pulsar_fleet.verification.bounds.compaction import compacted_entries
 
 _THRESHOLD = TOPIC_BY_FIELD["compactionThreshold"]
 
@@ -46,9 +47,3 @@ def compacted_view(internal_stats: JsonObject, first: Position | None, *, compac
     if entries:
         return CompactedView(entries, first is None or (bool(len(log)) and log.at(0) <= first))
     return CompactedView(len(log), in_log=True) if compacting and len(log) else None
-
-
-def compacted_entries(internal_stats: JsonObject) -> int:
-    """Entries of the compacted ledger; 0 without one."""
-    ledger: Mapping[str, int] = internal_stats.get("compactedLedger") or {}
-    return max(int(ledger.get("entries") or 0), 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
@@ -9,11 +11,27 @@ from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
 
+LAST_ENTRY = (1 << 31) - 1
+"""No ledger has an entry of this number: with it a position is the end of a ledger of unknown length."""
+
 
 def compacted_to(internal_stats: JsonObject) -> Position:
-    """The mark-delete position of compaction; `EARLIEST` if the topic was never compacted."""
+    """The position up to which the topic is compacted; `EARLIEST` if it never was.
+
+    When the ledgers that were compacted are deleted, brokers move the cursor to the begin of the open ledger (observed
+    on 4.2.4): what was compacted ends in a ledger before it.
+    """
     cursor = cursors_in_stats(internal_stats).get(COMPACTION)
-    return cursor.mark_delete if cursor else EARLIEST
+    if cursor is None:
+        return EARLIEST
+    at = cursor.mark_delete
+    return at if at.entry >= 0 else Position(at.ledger - 1, LAST_ENTRY)
+
+
+def compacted_entries(internal_stats: JsonObject) -> int:
+    """Entries of the compacted ledger; 0 without one."""
+    ledger: Mapping[str, int] = internal_stats.get("compactedLedger") or {}
+    return max(int(ledger.get("entries") or 0), 0)
 
 
 def is_compacted(internal_stats: JsonObject) -> bool:
@@ -25,7 +43,9 @@ def compacted_bounds(topic: str, last: Position | None) -> TopicBounds:
     """Bounds of a compacted topic: all its values up to an entry."""
     if last is None or last.entry < 0:
         return TopicBounds(topic, Ledgers(()), 0, 0)
-    return TopicBounds(topic, Ledgers(((last.ledger, last.entry + 1),)), 0, last.entry + 1)
+    # Nothing counts the values up to the end of a ledger of unknown length.
+    begin = last.entry if last.entry == LAST_ENTRY else 0
+    return TopicBounds(topic, Ledgers(((last.ledger, last.entry + 1),)), begin, last.entry + 1)
 
 
 def last_readable(internal_stats: JsonObject) -> Position | None:
@@ -33,4 +53,6 @@ def last_readable(internal_stats: JsonObject) -> Position | None:
     ledgers = Ledgers.of(internal_stats)
     ends = [compacted_to(internal_stats), *([ledgers.at(len(ledgers) - 1)] if len(ledgers) else [])]
     last = max(ends)
+    if last.entry == LAST_ENTRY and not compacted_entries(internal_stats):
+        return None
     return last if last.entry >= 0 else None

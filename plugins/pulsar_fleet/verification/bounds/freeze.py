@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
@@ -89,12 +90,10 @@ class Freezer:
         )
         if not source_topics:
             return [Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")]
-        frozen = list(
-            await asyncio.gather(
-                *(self._topic(bounder, scope, topic) for topic in sorted(source_topics & target_topics))
-            )
+        frozen = await asyncio.gather(
+            *(self._topic(bounder, scope, topic) for topic in sorted(source_topics & target_topics))
         )
-        return [*frozen, *self._only_on_one_side(scope, source_topics, target_topics)]
+        return [*chain.from_iterable(frozen), *self._only_on_one_side(scope, source_topics, target_topics)]
 
     @property
     def _unproven(self) -> str:
@@ -121,15 +120,18 @@ class Freezer:
         ]
         return [*missing, *extra]
 
-    async def _topic(self, bounder: Bounder, scope: Scope, topic: TopicName) -> Pair | Problem:
+    async def _topic(self, bounder: Bounder, scope: Scope, topic: TopicName) -> Sequence[Pair | Problem]:
         async with self._slots:
             try:
                 await self._refuse_open_transactions(topic)
-                pair = replace(await bounder.pair(scope, topic), keyed=self.keyed)
-                chosen = await choose_engine(self.source, pair, self.engine, self.coverage.mode)
-                return await read_from_shadow(self.source, chosen) if self.read_from is ReadFrom.SHADOW else chosen
+                return [await self._read_by(pair) for pair in await bounder.pairs(scope, topic)]
             except (FleetError, Unprovable) as error:
-                return self._problem(topic, str(error), different=False)
+                return [self._problem(topic, str(error), different=False)]
+
+    async def _read_by(self, pair: Pair) -> Pair:
+        """The pair with the engine that reads it, and from where."""
+        chosen = await choose_engine(self.source, replace(pair, keyed=self.keyed), self.engine, self.coverage.mode)
+        return await read_from_shadow(self.source, chosen) if self.read_from is ReadFrom.SHADOW else chosen
 
     async def _refuse_open_transactions(self, topic: TopicName) -> None:
         for admin in self._transactional:

@@ -54,19 +54,34 @@ class Bounder:
     coverage: Coverage
     catch_up_seconds: float
 
-    async def pair(self, scope: Scope, topic: TopicName) -> Pair:
-        """Bounds on both clusters; `Unprovable`, or a broker's `FleetError`, if no bounds would prove anything."""
+    async def pairs(self, scope: Scope, topic: TopicName) -> tuple[Pair, ...]:
+        """Its log on both clusters; of a compacted topic also its latest values, where the log may lack them.
+
+        :raises Unprovable: no bounds would prove anything.
+        """
         stats = await self.source.internal_stats(topic)
         # Read after the source's: what the replicator had confirmed then is on the target now.
         target_stats = await self.target.internal_stats(topic)
+        if not self._is_compacted(stats, target_stats):
+            return (await self._log(scope, topic, stats, target_stats),)
+        if self.mapping is EntryMapping.MESH:
+            raise Unprovable(
+                "it is compacted, and the latest value of a key may come from any cluster; stop the producers and "
+                "verify it with mapping 'whole'"
+            )
+        view = await self._compacted(scope, topic, stats, TopicBounds.whole(str(topic), stats), target_stats)
+        if self.coverage.compaction is Compaction.ALWAYS:
+            return (view,)
+        try:
+            log = await self._log(scope, topic, stats, target_stats)
+        except Unprovable as error:
+            return (replace(view, notes=(*view.notes, f"its log was not compared: {error}")),)
+        if len(log.source) and not len(log.target.ledgers):
+            return (replace(view, notes=(*view.notes, f"its log was not compared: {self.names[1]} holds none of it")),)
+        return log, view
+
+    async def _log(self, scope: Scope, topic: TopicName, stats: JsonObject, target_stats: JsonObject) -> Pair:
         whole = TopicBounds.whole(str(topic), stats)
-        if self._is_compacted(stats, target_stats):
-            if self.mapping is EntryMapping.MESH:
-                raise Unprovable(
-                    "it is compacted, and the latest value of a key may come from any cluster; stop the producers and "
-                    "verify it with mapping 'whole'"
-                )
-            return await self._compacted(scope, topic, stats, whole, target_stats)
         source, notes = await self._narrowed(scope, topic, whole)
         target_stats = await self._caught_up(topic, stats, source, target_stats)
         target = TopicBounds.whole(str(topic), target_stats)

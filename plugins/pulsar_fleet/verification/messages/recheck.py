@@ -39,12 +39,12 @@ async def recheck(
     A migrated topic that is unloaded cannot be loaded again, and its readers are sent to the other cluster without an
     error. So if the topic answers now, it was loaded all the time, and its own messages were read.
     """
-    verdicts = {topic.topic: topic for namespace in verification.namespaces for topic in namespace.topics}
+    verdicts = {topic.key: topic for namespace in verification.namespaces for topic in namespace.topics}
     slots = asyncio.Semaphore(TOPICS_AT_ONCE)
     explainer = _Explainer(source, target)
 
     async def check(pair: Pair) -> TopicVerdict:
-        verdict = verdicts[pair.topic]
+        verdict = verdicts[pair.key]
         async with slots:
             try:
                 if reason := await _disturbed(source, target, pair, verdict):
@@ -54,8 +54,7 @@ async def recheck(
                 reason = f"it was read, but the check after the read failed: {error}"
                 return replace(verdict, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
-    revised = await asyncio.gather(*(check(pair) for pair in request.pairs))
-    return verification.revised({verdict.topic: verdict for verdict in revised})
+    return verification.revised(await asyncio.gather(*(check(pair) for pair in request.pairs)))
 
 
 async def _disturbed(source: AdminClient, target: AdminClient, pair: Pair, verdict: TopicVerdict) -> str:

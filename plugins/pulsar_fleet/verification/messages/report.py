@@ -31,7 +31,7 @@ def counts_text(noun: str, counts: Mapping[Verdict, int]) -> str:
 
 def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str:
     """One line for the ledger, a log or a table; with the restriction of a verdict `equal`."""
-    topics = counted(len(namespace.topics), "topic")
+    topics = counted(len(namespace.names), "topic")
     if namespace.verdict is Verdict.EQUAL:
         messages, before = counted(namespace.proven, "message"), namespace.proven - namespace.messages
         continued = f", {before:,} of them by an earlier proof" if before else ""
@@ -40,21 +40,19 @@ def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str
     if not wrong:
         return "inconclusive: nothing was compared"
     first = wrong[0]
-    return f"{namespace.verdict}: {len(wrong):,} of {topics}, first {first.topic}: {_in_short(first)}"
+    return f"{namespace.verdict}: {len(wrong):,} of {topics}, first {first.label}: {_in_short(first)}"
 
 
 def _namespace(namespace: NamespaceVerdict, verification: Verification) -> Iterator[str]:
     if namespace.verdict is Verdict.EQUAL:
         restriction = f"; {verification.restriction}" if verification.restriction else ""
-        compared = (
-            f"{counted(namespace.messages, 'message')} in {counted(len(namespace.topics), 'topic')} on both sides"
-        )
+        compared = f"{counted(namespace.messages, 'message')} in {counted(len(namespace.names), 'topic')} on both sides"
         yield f"EQUAL      {namespace.namespace}: {compared}{restriction}"
     elif not namespace.topics:
         yield f"INCONCLUSIVE  {namespace.namespace}: nothing was compared"
     for topic in namespace.topics:
         if topic.verdict is not Verdict.EQUAL:
-            yield f"{topic.verdict.upper()}  {topic.topic}: {_in_short(topic)}"
+            yield f"{topic.verdict.upper()}  {topic.label}: {_in_short(topic)}"
             yield from (
                 f"  {_difference(difference, verification.source, verification.target)}"
                 for difference in topic.differences

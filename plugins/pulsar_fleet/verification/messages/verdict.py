@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -77,6 +77,16 @@ class TopicVerdict(Document):
     engine: str = ""
 
     @property
+    def key(self) -> tuple[str, bool]:
+        """What identifies it, as `Pair.key`."""
+        return self.topic, bool(self.proof.get("compacted"))
+
+    @property
+    def label(self) -> str:
+        """The topic, and that the verdict is on its latest values if it is."""
+        return f"{self.topic} (latest value of each key)" if self.proof.get("compacted") else self.topic
+
+    @property
     def proven(self) -> int:
         """Messages of the source that the proof covers, with those of an earlier proof that it continues."""
         return int((self.proof.get(Side.SOURCE) or {}).get("messages", self.source_messages))
@@ -97,14 +107,23 @@ class NamespaceVerdict(Document):
         return Verdict.over(topic.verdict for topic in self.topics)
 
     @property
+    def names(self) -> frozenset[str]:
+        """The topics; a compacted one may have two verdicts."""
+        return frozenset(topic.topic for topic in self.topics)
+
+    @property
     def messages(self) -> int:
-        """Messages compared, counted in the source."""
-        return sum(topic.source_messages for topic in self.topics)
+        """Messages compared, counted in the source; a latest value that the log has too counts once."""
+        return sum(topic.source_messages for topic in self._logs())
 
     @property
     def proven(self) -> int:
         """Messages of the source that the proofs cover, with those of earlier proofs that they continue."""
-        return sum(topic.proven for topic in self.topics)
+        return sum(topic.proven for topic in self._logs())
+
+    def _logs(self) -> Iterable[TopicVerdict]:
+        """One verdict for each topic: on its log if there is one."""
+        return {topic.topic: topic for topic in sorted(self.topics, key=lambda topic: not topic.key[1])}.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +146,11 @@ class Verification(Document):
     @property
     def topics(self) -> dict[Verdict, int]:
         """The number of topics by verdict; a namespace that could not be compared as a whole counts as one."""
-        return Verdict.counts(topic.verdict for namespace in self.namespaces for topic in namespace.topics)
+        verdicts: dict[str, list[Verdict]] = defaultdict(list)
+        for namespace in self.namespaces:
+            for topic in namespace.topics:
+                verdicts[topic.topic].append(topic.verdict)
+        return Verdict.counts(Verdict.over(parts) for parts in verdicts.values())
 
     @property
     def verdict(self) -> Verdict:
@@ -144,12 +167,13 @@ class Verification(Document):
         """As for a namespace."""
         return sum(namespace.proven for namespace in self.namespaces)
 
-    def revised(self, topics: Mapping[str, TopicVerdict]) -> Verification:
-        """The same result with the verdicts in `topics` (by name) replaced."""
+    def revised(self, verdicts: Iterable[TopicVerdict]) -> Verification:
+        """The same result with these verdicts in the place of those with the same key."""
+        topics = {topic.key: topic for topic in verdicts}
         return replace(
             self,
             namespaces=tuple(
-                replace(namespace, topics=tuple(topics.get(topic.topic, topic) for topic in namespace.topics))
+                replace(namespace, topics=tuple(topics.get(topic.key, topic) for topic in namespace.topics))
                 for namespace in self.namespaces
             ),
         )
@@ -219,7 +243,7 @@ def assemble(request: VerifyRequest, topics: Sequence[TopicVerdict]) -> Verifica
     for topic in topics:
         by_namespace[str(TopicName.parse(topic.topic).namespace)].append(topic)
     namespaces = tuple(
-        NamespaceVerdict(name, tuple(sorted(verdicts, key=lambda topic: topic.topic)))
+        NamespaceVerdict(name, tuple(sorted(verdicts, key=lambda topic: topic.key)))
         for name, verdicts in by_namespace.items()
     )
     return Verification(request.source.name, request.target.name, namespaces, request.coverage.restriction)

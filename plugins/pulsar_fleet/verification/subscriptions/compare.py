@@ -67,9 +67,9 @@ async def compare_pairs(
         }
         comparer = SubscriptionComparer(source, target, engines, request)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
-        done = 0
+        pairs, done = request.logs, 0
         if progress:
-            progress(0, len(request.pairs))
+            progress(0, len(pairs))
 
         async def compare(pair: Pair) -> TopicSubscriptions:
             nonlocal done
@@ -77,10 +77,10 @@ async def compare_pairs(
                 topic_verdicts = await comparer.compare(pair)
             done += 1
             if progress:
-                progress(done, len(request.pairs))
+                progress(done, len(pairs))
             return topic_verdicts
 
-        return list(await asyncio.gather(*(compare(pair) for pair in request.pairs)))
+        return list(await asyncio.gather(*(compare(pair) for pair in pairs)))
 
 
 class SubscriptionComparer:

@@ -27,8 +27,8 @@ def compare_in_spark(session: SparkSession, request: VerifyRequest) -> Subscript
 
 
 def _batches(request: VerifyRequest) -> list[tuple[Pair, ...]]:
-    starts = range(0, len(request.pairs), TOPICS_PER_TASK)
-    return [request.pairs[start : start + TOPICS_PER_TASK] for start in starts]
+    pairs = request.logs
+    return [pairs[start : start + TOPICS_PER_TASK] for start in range(0, len(pairs), TOPICS_PER_TASK)]
 
 
 def _compare(request: VerifyRequest) -> list[TopicSubscriptions]:

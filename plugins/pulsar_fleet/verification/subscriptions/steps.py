@@ -27,8 +27,9 @@ ENTRIES_HERE = 1_000_000
 
 def fits_in_process(request: VerifyRequest) -> bool:
     """Whether one process compares the request faster than a Spark session opens."""
-    written = sum(len(pair.source) + len(pair.target) for pair in request.pairs if not pair.publish_time)
-    return len(request.pairs) <= TOPICS_HERE and written <= ENTRIES_HERE
+    pairs = request.logs
+    written = sum(len(pair.source) + len(pair.target) for pair in pairs if not pair.publish_time)
+    return len(pairs) <= TOPICS_HERE and written <= ENTRIES_HERE
 
 
 async def compare_subscriptions(
