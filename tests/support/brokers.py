@@ -32,11 +32,6 @@ async def serve_from(admin: AdminClient, topic: TopicName, owner: str) -> None:
     bundle = f"{topic.namespace.path}/{await admin.bundle(topic)}"
     async with asyncio.timeout(60):
         # A busy cluster may give it to another broker than the one that is asked for.
-        while bundle not in await bundles_of(admin, owner):
+        while bundle not in await admin.owned_bundles(owner):
             await admin.put(f"/namespaces/{bundle}/unload", destinationBroker=owner)
             await admin.stats(topic)
-
-
-async def bundles_of(admin: AdminClient, owner: str) -> set[str]:
-    """The bundles that a broker owns, each as `tenant/namespace/begin_end`."""
-    return set(await admin.get(f"/brokers/{await admin.cluster_name()}/{owner}/ownedNamespaces"))

@@ -32,7 +32,11 @@ _CHANGES_A_CLUSTER = re.compile(r"/admin/v2/(?:clusters/[^/]+|brokers|resource-q
 _SHARED = frozenset({"clusters", "alone", "secured"})
 _SHARING = {
     "alone": ("tests/contract/read_only/",),
-    "secured": ("tests/contract/cluster/test_admin.py", "tests/contract/migration/test_gates.py"),
+    "secured": (
+        "tests/contract/cluster/test_admin.py",
+        "tests/contract/migration/test_gates.py",
+        "tests/contract/preflight/test_bookies.py",
+    ),
 }
 _OWN = "start_clusters"
 StartClusters = Callable[..., Sandbox]

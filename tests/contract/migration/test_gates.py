@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pulsar
 import pytest
 from tests.support.balancer import Balancer
-from tests.support.brokers import bundles_of, serve_from
+from tests.support.brokers import serve_from
 from tests.support.migration import LATE, forget_migrations, make, migration
 from tests.support.snapshots import record
 
@@ -342,7 +342,7 @@ async def test_bundles_on_a_broker_that_does_not_check_move_to_one_that_does(
         await moving.freeze_blue()
         await moving.switch()
         bundles = {f"{move.namespace.path}/{await on_wide.bundle(partition)}" for partition in move.partitions}
-        assert bundles <= await bundles_of(on_wide, checking)
+        assert bundles <= set(await on_wide.owned_bundles(checking))
         assert await unterminated_partitions(on_wide, move) == ()
         assert (await on_wide.namespace(move.namespace) or {})["migrated"]
         await moving.restore_blue()

@@ -207,6 +207,10 @@ class AdminClient(AdminVerbs):
         keys = ("httpUrl", "httpUrlTls", "brokerUrl", "brokerUrlTls", "brokerUrlSsl")
         return next((urlsplit(addresses[key]).netloc for key in keys if addresses.get(key)), "")
 
+    async def owned_bundles(self, broker: str) -> list[str]:
+        """The bundles that a broker (`host:port`) owns, each as `tenant/namespace/begin_end`."""
+        return list(await self.get(f"/brokers/{await self.cluster_name()}/{broker}/ownedNamespaces") or ())
+
     async def bundle(self, topic: TopicName) -> str:
         """The bundle of a topic, such as `0x00000000_0x40000000`."""
         answer = await self.http.call("GET", f"/lookup/v2/topic/{topic.path}/bundle")

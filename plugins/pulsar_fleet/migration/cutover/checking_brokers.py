@@ -22,6 +22,7 @@ SELDOM_SECONDS = 10
 """A longer period prolongs the publish pause, and a gate warns of it."""
 
 _LOADED_SECONDS = 20.0
+_MOST_MOVES = 5
 _SLACK_SECONDS = 5.0
 
 
@@ -67,20 +68,34 @@ async def move_to_checking_brokers(
     not_checking = sorted(broker for broker, seconds in periods.seconds.items() if seconds <= 0)
     if not checking or not not_checking:
         return ()
-    bundles = sorted({await blue.bundle(topic) for topic in topics})
+    bundles = sorted({f"{move.namespace.path}/{await blue.bundle(topic)}" for topic in topics})
     log.warning(
         "%s: %s do not check the flag; bundles %s are moved to %s", move.namespace, not_checking, bundles, checking[0]
     )
     await set_flag(blue, move.namespace, migrated=False)
     try:
-        for bundle in bundles:
-            await blue.put(f"/namespaces/{move.namespace.path}/{bundle}/unload", destinationBroker=checking[0])
-        # What is not served resists behind the flag, and is named there: the others must not wait for it.
-        for topic, error in (await load_all(blue, topics)).items():
-            log.warning("%s is not served by %s: %s", topic, checking[0], error)
+        await _move(blue, bundles, topics, checking[0])
     finally:
         await set_flag(blue, move.namespace, migrated=True)
-    return tuple(bundles)
+    return tuple(bundle.rpartition("/")[2] for bundle in bundles)
+
+
+async def _move(blue: AdminClient, bundles: Sequence[str], topics: Sequence[TopicName], broker: str) -> None:
+    """Let a broker serve these bundles (`tenant/namespace/begin_end`), and load the topics.
+
+    A busy cluster may give a bundle to another broker than the one that is asked for (observed): it is moved again.
+    """
+    waiting = list(bundles)
+    for _ in range(_MOST_MOVES):
+        for bundle in waiting:
+            await blue.put(f"/namespaces/{bundle}/unload", destinationBroker=broker)
+        # What is not served resists behind the flag, and is named there: the others must not wait for it.
+        for topic, error in (await load_all(blue, topics)).items():
+            log.warning("%s is not served: %s", topic, error)
+        owned = await blue.owned_bundles(broker)
+        if not (waiting := [bundle for bundle in waiting if bundle not in owned]):
+            return
+        log.warning("%s did not get the bundles %s", broker, waiting)
 
 
 async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> dict[TopicName, FleetError]:

@@ -60,8 +60,7 @@ def _load_manager(configuration: Mapping[str, Json]) -> str:
 
 
 async def _other_bundles(admin: AdminClient, broker: str, namespace: NamespaceName) -> int:
-    owned = await admin.get(f"/brokers/{await admin.cluster_name()}/{broker}/ownedNamespaces")
-    names = [bundle.rpartition("/")[0] for bundle in owned or ()]
+    names = [bundle.rpartition("/")[0] for bundle in await admin.owned_bundles(broker)]
     # Each broker has a namespace of its own for health checks: `pulsar/host:port`.
     own = {f"{tenant}/{broker}" for tenant in ("pulsar", await admin.cluster_name())}
     return sum(name != str(namespace) and name not in own and name not in SYSTEM_NAMESPACES for name in names)
