@@ -6,13 +6,15 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from email.utils import formatdate, parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
+
+from pulsar_fleet.cluster.admin.client import AdminClient
 
 END_OF_HEAD = b"\r\n\r\n"
 _DATE = re.compile(rb"\r\nDate: ([^\r]+)\r\n", re.IGNORECASE)
@@ -60,6 +62,15 @@ def redirect(url: str) -> Fault:
     return answer(307, Location=url)
 
 
+@dataclass(slots=True)
+class CallFault:
+    """A fault of the calls that match a pattern, so many times; by default always."""
+
+    pattern: str
+    fault: Fault
+    times: int = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request as it arrived; header names are in lower case."""
@@ -75,6 +86,9 @@ class Proxy:
 
     One request per connection, so that a fault hits exactly one request. Use it with `async with`.
 
+    `answers` are faults of single calls: the first whose pattern matches `METHOD /path?query` is the request's. A call
+    that was answered as often as its number says is forwarded from then on.
+
     `date_ahead` are whole seconds by which the `Date` of its answers is shifted, as if its clock was ahead.
 
     :param tls: context of the proxy's own side; None for plain HTTP.
@@ -83,6 +97,7 @@ class Proxy:
     def __init__(self, upstream: str, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.faults: deque[Fault] = deque()
         self.otherwise = NONE
+        self.answers: list[CallFault] = []
         self.date_ahead = 0
         self.seen: list[Request] = []
         self._upstream = urlsplit(upstream)
@@ -125,13 +140,24 @@ class Proxy:
         headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.seen.append(Request(method, target, headers, body))
-        fault = self.faults.popleft() if self.faults else self.otherwise
+        fault = self.faults.popleft() if self.faults else self._fault_of(f"{method} {target}")
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), fault.seconds)
         if self._closing.is_set() or (fault.answer is not None and not fault.forwarded):
             return fault.answer or b""
         forwarded = await self._forward(head, body)
         return forwarded if fault.answer is None else fault.answer
+
+    def _fault_of(self, call: str) -> Fault:
+        for entry in self.answers:
+            if entry.times and re.search(entry.pattern, call):
+                entry.times -= 1
+                return entry.fault
+        return self.otherwise
+
+    def calls(self, pattern: str) -> int:
+        """How many requests matched `METHOD /path?query`."""
+        return sum(bool(re.search(pattern, f"{request.method} {request.target}")) for request in self.seen)
 
     async def _forward(self, head: bytes, body: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
@@ -145,3 +171,13 @@ class Proxy:
     def _shifted(self, date: re.Match[bytes]) -> bytes:
         seconds = parsedate_to_datetime(date[1].decode()).timestamp() + self.date_ahead
         return b"\r\nDate: %s\r\n" % formatdate(seconds, usegmt=True).encode()
+
+
+@asynccontextmanager
+async def behind(admin: AdminClient, *faults: CallFault) -> AsyncIterator[tuple[AdminClient, Proxy]]:
+    """An impatient client of the same cluster, some of whose calls a proxy answers."""
+    async with Proxy(admin.connection.admin_url) as proxy:
+        proxy.answers = list(faults)
+        connection = replace(admin.connection, admin_url=proxy.url)
+        async with AdminClient(connection, retry_seconds=0) as through:
+            yield through, proxy

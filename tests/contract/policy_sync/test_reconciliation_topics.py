@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 from tests.support.partitioned_topics import partitions, produce, properties, record, schemas
+from tests.support.proxy import CallFault, answer, behind
 from tests.support.reconciler import Reconciler
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.planning.apply.outcome import Outcome
+from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.policy_sync.deletions import without_used_topics
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.reconcile.request import Authority
 from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines
@@ -130,6 +136,27 @@ async def test_a_deleted_topic_waits_for_the_approval_and_is_kept_while_in_use(
     (problem,) = repaired.problems
     assert "has a backlog: 1 entry in subscription 'billing': it is not deleted" in problem
     assert [await partitions(on_blue, topic) for topic in (first, second)] == [2, -1]
+
+
+async def test_a_topic_whose_statistics_cannot_be_read_is_not_deleted(
+    on_blue: AdminClient, shared: NamespaceName
+) -> None:
+    topic = TopicName(shared, "events")
+    await on_blue.create_topic(topic)
+    deletion = Change.of(
+        Difference(Resource.TOPIC, str(topic), "", Side.EXTRA, None, {"partitions": 0}),
+        (),
+        None,
+        "it is gone on green",
+        Action.DELETE,
+        Hazard.DESTRUCTIVE,
+    )
+    plan = Plan(source="green", target="blue", changes=(deletion,))
+    async with behind(on_blue, CallFault(f"GET .*{topic.path}/stats", answer(500))) as (admin, _):
+        kept, (refused,) = await without_used_topics(plan, admin, {deletion.id})
+    assert (kept.changes, refused.outcome) == ((), Outcome.REFUSED)
+    assert refused.detail.startswith(f"it is unknown whether {topic} is in use, so it is not deleted: ")
+    assert await without_used_topics(plan, on_blue, {deletion.id}) == (plan, ())
 
 
 async def test_a_topic_deleted_on_one_side_and_edited_on_the_other_is_a_conflict(
