@@ -14,6 +14,7 @@ import pulsar
 import pytest
 from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
 from tests.support.kinds import StartClusters
+from tests.support.moved_namespace import MovedNamespace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -360,6 +361,20 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
         for estate in estates:
             for application in (*estate.publishers, *estate.subscribers):
                 await asyncio.to_thread(application.stop)
+
+
+async def test_an_abort_keeps_a_topic_to_which_an_application_has_been_connected(moved: MovedNamespace) -> None:
+    """It may be restarting: its producer would create an empty topic again, and its consumer a new subscription."""
+    other = moved.topic("other")
+    await moved.blue.create_topic(other)
+    moves = await moved.until_cut_over(Strategy.REPOINT)
+    await repoint_progress(moved.sides, moved.run, moves)
+    client = open_client(moved.sides.green)
+    await asyncio.to_thread(client.create_producer, str(moved.topic("live")))
+    await repoint_progress(moved.sides, moved.run, moves)
+    await asyncio.to_thread(client.close)
+    await abort_migration(moved.sides, moved.run, moves)
+    assert await moved.green.topics(moved.namespace) == (moved.topic("live"),)
 
 
 @pytest.mark.long

@@ -82,6 +82,21 @@ async def both(
     return name
 
 
+async def test_a_subscription_that_one_partition_has_meanwhile_gets_to_all(
+    on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
+) -> None:
+    topic = TopicName(both, "p")
+    await on_blue.create_subscription(topic, "job")
+    planned = await plan(on_blue, on_green, both)
+    first, *_ = topic.partitions(3)
+    await subscribe(on_green, first, "job")
+    assert (await apply(planned, on_green)).not_in_place() == ()
+    rows = await subscriptions(on_green, both)
+    assert {name for name, subscription in rows if subscription == "job"} == {
+        part.local for part in topic.partitions(3)
+    }
+
+
 async def test_a_subscription_of_a_partition_stays_on_that_partition(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make, records: Path
 ) -> None:
