@@ -231,6 +231,26 @@ async def test_overrides_of_an_earlier_move_are_restored_unless_a_run_has_them(
         await restore_overrides(admin, ended=moving.run.id)
 
 
+async def test_a_tenant_in_which_a_live_run_works_keeps_its_clusters(
+    moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path
+) -> None:
+    """The live run has allowed the cluster, and replicates a namespace to it next."""
+    second = NamespaceName(moving.namespace.tenant, "second")
+    await make(blue, green, second)
+    await moving.freeze_blue()
+    other = migration(blue, green, second, tmp_path / "second")
+    other = replace(other, run=replace(other.run, id="second"))
+    await other.freeze_blue()
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, second.tenant, "green")
+    await restore_overrides(on_blue, ended=moving.run.id)
+    assert {*(await on_blue.tenant(second.tenant) or {})["allowedClusters"]} == {"blue", "green"}
+    await restore_overrides(on_blue, ended=other.run.id)
+    assert (await on_blue.tenant(second.tenant) or {})["allowedClusters"] == ["blue"]
+    for move in (moving, other):
+        await release(move.sides, move.run)
+
+
 @pytest.mark.long
 async def test_the_last_of_two_runs_in_a_tenant_restores_what_the_first_allowed(
     moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path

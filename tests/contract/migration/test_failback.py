@@ -14,6 +14,7 @@ import pulsar
 import pytest
 from tests.support.cursors import Entry, Side
 from tests.support.migration import LATE, Migration, make, migration, overridden, publish
+from tests.support.moved_namespace import MovedNamespace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -191,6 +192,17 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     await on_green.post(f"/namespaces/{name.path}/migration", False)
     phases = [row.phase for row in home.run.ledger.phases(home.run.id) if row.namespace == str(name)]
     assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
+
+
+async def test_topics_are_reopened_with_the_partitions_that_they_have_on_green(moved: MovedNamespace) -> None:
+    grown = moved.topic("grown")
+    await moved.blue.create_partitioned_topic(grown, 2)
+    moves = await moved.until_cut_over(Strategy.REDIRECT)
+    await moved.cut_over(moves)
+    await moved.finish(moves)
+    await moved.green.post(f"/{grown.path}/partitions", 3)
+    await reopen(moved.sides, replace(moved.run, id="returned"), [moved.namespace])
+    assert (await moved.blue.partition_metadata(grown)).partitions == 3
 
 
 @pytest.mark.long
