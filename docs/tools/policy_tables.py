@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, Topic
 from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Level
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
-from pulsar_fleet.cluster.versions import RELEASES, Redirect, Role
+from pulsar_fleet.cluster.versions import FACTS, RELEASES, Redirect, Role
 from pulsar_fleet.snapshot.coverage import CONTENTS
 
 PAGE = "fidelity.md"
@@ -62,6 +62,7 @@ def _tables() -> Mapping[str, str]:
     return {
         "contents": _contents(),
         "versions": _versions(),
+        "patches": _patches(),
         "counts": _counts(),
         "namespace policies": _table(
             ("policy", "set by", "unset by", "kind", "while not set", "order, hazard, secrets"), CATALOGUE
@@ -103,6 +104,14 @@ def _versions() -> str:
         f"| {', '.join(f'a {unit}' for unit in Redirect if unit in release.redirects)} "
         f"| {' '.join(release.differences)} |"
         for release in RELEASES
+    ]
+    return "\n".join(rows)
+
+
+def _patches() -> str:
+    rows = ["| from | brokers | before | known by |", "| --- | --- | --- | --- |"]
+    rows += [
+        f"| {', '.join(fact.since)} | {fact.says} | {fact.before} | {fact.word}: {fact.source} |" for fact in FACTS
     ]
     return "\n".join(rows)
 

@@ -492,6 +492,7 @@ INVENTORY: tuple[Group, ...] = (
             "system-topic-differs": ("Do not delete the topic",),
             "topic-name-refused": ("use a topic with another name",),
             "target-older": ("upgrade the target",),
+            "version-not-measured": ("rehearse the procedure",),
             "version-unknown": ("accept with a waiver",),
             "version-unsupported": ("upgrade the brokers",),
             "versions-mixed": ("finish the rolling upgrade",),

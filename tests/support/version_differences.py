@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.lookup import is_supported
-from pulsar_fleet.cluster.versions import loses_topic_policies
+from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 
 SINCE = {
     "allowedTopicPropertyKeysForMetrics": "4.2",
@@ -61,7 +61,7 @@ async def set_policy(admin: AdminClient, base: str, path: str, body: Json, query
     send, path = (admin.put, path.removeprefix("PUT ")) if path.startswith("PUT ") else (admin.post, path)
     shown = f"{base}/{path}Map" if path == "backlogQuota" else f"{base}/{path}"
     scope = {key: value for key, value in query.items() if key == "isGlobal"}
-    slowly = base.startswith("/persistent") and loses_topic_policies(await admin.version())
+    slowly = base.startswith("/persistent") and not KEEPS_TOPIC_POLICIES.holds(await admin.version())
     before = await admin.get(shown, **scope) if slowly else None
     await send(f"{base}/{path}", *([] if body is NO_BODY else [body]), **query)
     if not slowly or before == body:

@@ -12,6 +12,15 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in numbers if part.isdigit())
 
 
+def version_order(version: str) -> tuple[tuple[int, ...], int]:
+    """For comparing patches: a milestone such as `5.0.0-M1` comes before its release."""
+    milestone = version.partition("-M")[2]
+    return version_numbers(version), int(milestone) if milestone.isdigit() else _RELEASED
+
+
+_RELEASED = 1_000
+
+
 class Role(StrEnum):
     """What a cluster is in a procedure."""
 
@@ -37,7 +46,6 @@ class Release:
     :param roles: in which it was run.
     :param redirects: the units that it can redirect.
     :param differences: what it does differently from the newest one, in sentences.
-    :param unthrottles_late: a producer waits on after its publish rate was lifted, for as long as was computed before.
     """
 
     line: str
@@ -45,7 +53,6 @@ class Release:
     roles: frozenset[Role]
     redirects: frozenset[Redirect]
     differences: tuple[str, ...] = ()
-    unthrottles_late: bool = False
 
 
 RELEASES: tuple[Release, ...] = (
@@ -78,16 +85,11 @@ RELEASES: tuple[Release, ...] = (
         differences=(
             "It lacks `allowed_topic_property_keys_for_metrics` and a topic's `subscriptionExpirationTimeInMinutes`.",
             "It forgets the bundles with which a namespace was created when its first affinity is set.",
-            "It computes how long a producer waits when it throttles it, and does not end that wait when the publish "
-            "rate is lifted.",
         ),
-        unthrottles_late=True,
     ),
     Release(line="4.2", measured="4.2.4", roles=frozenset(Role), redirects=frozenset(Redirect)),
 )
 """Every minor version of which a broker was run; all others are unknown."""
-
-_TOPIC_POLICIES_KEPT = "4.0"
 
 
 def release_of(version: str) -> Release | None:
@@ -96,6 +98,184 @@ def release_of(version: str) -> Release | None:
     return next((release for release in RELEASES if release.line == line), None)
 
 
-def loses_topic_policies(version: str) -> bool:
-    """Whether brokers lose a topic policy that is set before the last one can be read."""
-    return version_numbers(version) < version_numbers(_TOPIC_POLICIES_KEPT)
+class Word(StrEnum):
+    """Who says that a fact is true from a patch on."""
+
+    MEASURED = "measured on brokers before and after it"
+    HALF = "measured on brokers before it; upstream's word for those after it"
+    UPSTREAM = "upstream's word"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What brokers do from a patch of each line on.
+
+    :param id: of the field, as procedures name it.
+    :param says: what these brokers do, as a sentence.
+    :param before: what older brokers do instead, as a sentence.
+    :param since: the first patch of each line that does it; lines above all of these do it too.
+    :param source: the change of Pulsar, and what was measured.
+    """
+
+    id: str
+    says: str
+    before: str
+    since: tuple[str, ...]
+    source: str
+    word: Word
+
+    def holds(self, version: str) -> bool:
+        """Whether brokers of this version do it, as far as anybody knows; False for a line between those of `since`."""
+        order = version_order(version)
+        patches = {version_numbers(patch)[:2]: version_order(patch) for patch in self.since}
+        patch = patches.get(order[0][:2])
+        return order > max(patches.values()) if patch is None else order >= patch
+
+    def came_with(self, older: str, newer: str) -> bool:
+        """Whether brokers of `newer` do it, and those of `older` do not."""
+        return self.holds(newer) and not self.holds(older)
+
+
+KEEPS_TOPIC_POLICIES = Fact(
+    id="keeps-topic-policies",
+    says="A policy of a topic that is set before the last one can be read is kept.",
+    before="A policy of a topic that is set before the last one can be read is lost.",
+    since=("4.0.0",),
+    source="3.0.7 and 4.0.7",
+    word=Word.MEASURED,
+)
+REPLICATES_WITH_DEDUPLICATION = Fact(
+    id="replicates-with-deduplication",
+    says="Replicated messages are not dropped as duplicates.",
+    before="With deduplication, replicated messages may be dropped as duplicates.",
+    since=("3.0.11", "3.3.6", "4.0.4"),
+    source="apache/pulsar#23697",
+    word=Word.UPSTREAM,
+)
+UNTHROTTLES_AT_ONCE = Fact(
+    id="unthrottles-at-once",
+    says="A producer publishes again as soon as its publish rate is lifted.",
+    before="A throttled producer waits on, after its rate was lifted, for as long as was computed before.",
+    since=("3.0.0", "4.0.10", "4.2.1"),
+    source="apache/pulsar#25502; 3.0.7, 4.0.7 and 4.2.4",
+    word=Word.MEASURED,
+)
+COMPLETES_PUBLISHES = Fact(
+    id="completes-publishes-in-flight",
+    says="Publishes in flight are completed when their topic is terminated.",
+    before="Publishes in flight at a termination may never be completed, and their topic stays fenced: producers are "
+    "quiesced before.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26678; 4.0.7 and 4.2.4",
+    word=Word.HALF,
+)
+ENDS_AT_THE_TERMINATION = Fact(
+    id="ends-at-the-termination",
+    says="No entry is stored behind the position of a termination.",
+    before="A termination that meets the roll-over of a ledger leaves it writable: entries behind its position are "
+    "acknowledged to producers and never delivered.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26680; 4.2.4",
+    word=Word.HALF,
+)
+KEEPS_BATCH_ACKNOWLEDGMENTS = Fact(
+    id="keeps-batch-acknowledgments",
+    says="Acknowledgments within a batch survive an unload.",
+    before="An unload forgets acknowledgments within a batch: these messages are delivered again.",
+    since=("4.0.14", "4.2.5", "5.0.0-M2"),
+    source="apache/pulsar#26474",
+    word=Word.UPSTREAM,
+)
+KEEPS_THE_MARK = Fact(
+    id="keeps-the-mark-of-the-flag",
+    says="The mark of a terminated topic survives a crash of its broker.",
+    before="A crash right after the flag may lose the mark of a terminated topic, its property `migrated`.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26227, apache/pulsar#26509",
+    word=Word.UPSTREAM,
+)
+KEEPS_SOURCES_OF_SHADOWS = Fact(
+    id="keeps-the-source-of-a-shadow",
+    says="Trimming, offloading or deleting a shadow topic leaves the ledgers of its source alone.",
+    before="Trimming, offloading or deleting a shadow topic may delete ledgers of its source.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26746; 4.2.4",
+    word=Word.HALF,
+)
+SWITCHES_SHADOW_TOPICS = Fact(
+    id="switches-shadow-topics",
+    says="`enableShadowTopics` decides whether shadow topics are created, loaded and replicated to.",
+    before="Shadow topics cannot be switched off.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26739",
+    word=Word.UPSTREAM,
+)
+CHECKS_MORE_RIGHTS = Fact(
+    id="checks-more-rights",
+    says="Reading schemas and subscriptions needs the rights of the topic: a role that read them may be refused.",
+    before="Schemas and subscriptions are read without the rights of the topic.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26643, apache/pulsar#26644, apache/pulsar#26767, apache/pulsar#26773",
+    word=Word.UPSTREAM,
+)
+WAITS_FOR_TOPIC_POLICIES = Fact(
+    id="waits-for-topic-policies",
+    says="Policies of a topic are read when all of them are loaded.",
+    before="Policies of a topic that are read right after an unload may be an older answer.",
+    since=("4.0.14", "4.2.5", "5.0.0"),
+    source="apache/pulsar#26513",
+    word=Word.UPSTREAM,
+)
+KEEPS_REPLICATED_TOPICS = Fact(
+    id="keeps-replicated-topics",
+    says="An inactive topic that still replicates is not deleted.",
+    before="An inactive topic may be deleted while it still replicates.",
+    since=("4.0.12", "4.2.3", "5.0.0"),
+    source="apache/pulsar#25915",
+    word=Word.UPSTREAM,
+)
+STORES_TOPIC_POLICIES_AS_METADATA = Fact(
+    id="stores-topic-policies-as-metadata",
+    says="Policies of topics can be stored as metadata: then `__change_events` has none of them (PIP-469).",
+    before="Policies of topics are in `__change_events`.",
+    since=("4.0.12", "4.2.3", "5.0.0"),
+    source="apache/pulsar#25707",
+    word=Word.UPSTREAM,
+)
+LIMITS_SCHEMAS_OF_REPLICATORS = Fact(
+    id="limits-schemas-of-replicators",
+    says="A replicator may register schemas where producers may not, by a policy of its own (PIP-433).",
+    before="A replicator registers schemas where producers may.",
+    since=("5.0.0-M1",),
+    source="PIP-433",
+    word=Word.UPSTREAM,
+)
+FACTS: tuple[Fact, ...] = (
+    KEEPS_TOPIC_POLICIES,
+    REPLICATES_WITH_DEDUPLICATION,
+    UNTHROTTLES_AT_ONCE,
+    STORES_TOPIC_POLICIES_AS_METADATA,
+    KEEPS_REPLICATED_TOPICS,
+    COMPLETES_PUBLISHES,
+    ENDS_AT_THE_TERMINATION,
+    KEEPS_BATCH_ACKNOWLEDGMENTS,
+    KEEPS_THE_MARK,
+    KEEPS_SOURCES_OF_SHADOWS,
+    SWITCHES_SHADOW_TOPICS,
+    CHECKS_MORE_RIGHTS,
+    WAITS_FOR_TOPIC_POLICIES,
+    LIMITS_SCHEMAS_OF_REPLICATORS,
+)
+"""Every fact that depends on a patch, in the order of the patches."""
+
+
+def changes_since_measured(version: str) -> tuple[Fact, ...]:
+    """What is known to differ between a patch and the one of its line that was measured.
+
+    A line that was never measured has no changes: see `release_of`.
+    """
+    release = release_of(version)
+    if release is None:
+        return ()
+    pair = sorted((version, release.measured), key=version_order)
+    return tuple(fact for fact in FACTS if fact.came_with(*pair))

@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.cluster.versions import loses_topic_policies
+from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 from pulsar_fleet.snapshot.model import TopicPolicyState
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class TopicPolicyReader:
         """Refuse a topic of which a compaction left the global policies only: Pulsar 3.0 has one key for both."""
         scopes = {scope: {state.topic for state in states if state.scope == scope} for scope in Scope}
         alone = sorted(scopes[Scope.GLOBAL] - scopes[Scope.LOCAL])
-        if not alone or not loses_topic_policies(await self._admin.version()):
+        if not alone or KEEPS_TOPIC_POLICIES.holds(await self._admin.version()):
             return
         events = TopicName(namespace, POLICY_EVENTS)
         partitions = events.partitions((await self._admin.partition_metadata(events)).partitions) or (events,)

@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.versions import loses_topic_policies, version_numbers
+from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES, version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.snapshot.collect import collect, collect_into
@@ -451,7 +451,7 @@ async def test_policies_that_a_compaction_of_pulsar_3_0_may_hide_are_unknown(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:
     """It compacts the local and the global policies of a topic to those that were set last."""
-    if not loses_topic_policies(await on_blue.version()):
+    if KEEPS_TOPIC_POLICIES.holds(await on_blue.version()):
         pytest.skip("brokers keep both")
     name = new_namespace()
     await make_namespace(on_blue, name)

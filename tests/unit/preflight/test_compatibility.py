@@ -436,7 +436,11 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (target(versions("3.3.1", "3.3.1")), f"blocker version-unknown: {GREEN} + warning target-older: {GREEN}"),
     (source(versions("5.0.0", "5.0.0")), f"blocker version-unknown: cluster blue + warning target-older: {GREEN}"),
     (target(versions("4.2.3", "4.2.4")), f"warning versions-mixed: {GREEN}"),
-    (target(versions("4.0.0", "4.0.0")), f"warning target-older: {GREEN}"),
+    (
+        both(versions("4.2.5", "4.2.5")),
+        f"warning version-not-measured: cluster blue + warning version-not-measured: {GREEN}",
+    ),
+    (target(versions("4.0.7", "4.0.7")), f"warning target-older: {GREEN}"),
     (target(settings(topicLevelPoliciesEnabled="false")), f"blocker topic-policies-off: {GREEN}"),
     (
         steps(
@@ -455,7 +459,8 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (source(settings(transactionCoordinatorEnabled="true")), f"warning transactions-off: {GREEN}"),
     (
         steps(both(policies(deduplicationEnabled=True)), both(versions("4.0.3", "4.0.3"))),
-        f"warning dedup-before-fix: cluster blue + warning dedup-before-fix: {GREEN}",
+        f"warning dedup-before-fix: cluster blue + warning dedup-before-fix: {GREEN}"
+        f" + warning version-not-measured: cluster blue + warning version-not-measured: {GREEN}",
     ),
     (target(settings(1, maxTopicsPerNamespace="5000")), f"warning brokers-disagree: {GREEN}"),
     (target(settings(defaultRetentionTimeInMinutes="60")), f"warning retention-default-differs: {GREEN}"),
@@ -726,6 +731,7 @@ NEAREST: dict[str, Spoil] = {
         target(settings(ttlDurationDefaultInSeconds="60")), both(policies(message_ttl_in_seconds=9))
     ),
     "ttl-shorter-than-lag": steps(both(policies(message_ttl_in_seconds=3600)), probes(lag_seconds=3600)),
+    "version-not-measured": both(versions("4.2.3", "4.2.3")),
     "version-unknown": both(versions("4.0.0", "4.0.0")),
     "version-unsupported": steps(source(versions("3.0.0", "3.0.0")), target(versions("4.0.0", "4.0.0"))),
     "versions-mixed": both(versions("4.2.3", "4.2.3")),

@@ -8,7 +8,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, byte_throttle
-from pulsar_fleet.cluster.versions import release_of
+from pulsar_fleet.cluster.versions import UNTHROTTLES_AT_ONCE
 from pulsar_fleet.links.partition_stats import required_internal_stats
 
 _WAIT_SECONDS = 5.0
@@ -25,8 +25,7 @@ async def throttle_rate(blue: AdminClient, partitions: Sequence[TopicName]) -> J
 
     Calls: one, and for brokers of the second kind the statistics of the partitions.
     """
-    release = release_of(await blue.version())
-    if release is None or not release.unthrottles_late:
+    if UNTHROTTLES_AT_ONCE.holds(await blue.version()):
         return QUIESCED_RATE
     documents = await required_internal_stats(blue, partitions)
     return rate_for(filter(None, map(_entry_bytes, documents.values())), len(partitions))

@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, No
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
-from pulsar_fleet.cluster.versions import loses_topic_policies
+from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 from pulsar_fleet.planning.apply.live_state import LiveState
 from pulsar_fleet.planning.apply.outcome import check_creation
 from pulsar_fleet.planning.changes.limits import with_both_limits
@@ -66,7 +66,7 @@ class Writer:
     async def send_all(self, changes: Sequence[Change], begun: Sequence[bool]) -> list[FleetError | None]:
         """Send the calls of each change; the error where the broker did not confirm it."""
         locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        slowly = any(change.resource is Resource.TOPIC_POLICY for change in changes) and loses_topic_policies(
+        slowly = any(change.resource is Resource.TOPIC_POLICY for change in changes) and not KEEPS_TOPIC_POLICIES.holds(
             await self.admin.version()
         )
 

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable
 from pulsar_fleet.cluster.redaction import fingerprints
-from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.cluster.versions import REPLICATES_WITH_DEDUPLICATION, version_numbers
 from pulsar_fleet.preflight.context import (
     Pair,
     blocker,
@@ -24,7 +24,6 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, Snapshot
 
 _INACTIVE = "inactive_topic_policies"
-_DEDUP_FIXED = "4.0.4"
 """Since #23697 deduplication identifies a replicator's messages by position; before, it could drop some."""
 
 
@@ -111,15 +110,16 @@ def deduplication_survives_replication(pair: Pair) -> Iterator[Finding]:
     on_by_default = "true" in settings(pair.target, "brokerDeduplicationEnabled").values()
     if not users and not on_by_default:
         return
+    fixed = REPLICATES_WITH_DEDUPLICATION
     for snapshot in (pair.source, pair.target):
         version = snapshot.oldest_version()
-        if version and version_numbers(version) < version_numbers(_DEDUP_FIXED):
+        if version and not fixed.holds(version):
             yield warning(
                 "dedup-before-fix",
                 f"cluster {snapshot.cluster}",
                 f"runs {version}; deduplication is on " + (f"in {users[0]} and others" if users else "by default"),
-                "A broker before 4.0.4 may drop replicated messages as duplicates.",
-                f"upgrade {snapshot.cluster} to {_DEDUP_FIXED} or newer before replicating these namespaces.",
+                fixed.before,
+                f"upgrade {snapshot.cluster} to {fixed.since[-1]} or newer before replicating these namespaces.",
             )
 
 

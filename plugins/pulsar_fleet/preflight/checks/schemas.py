@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.cluster.versions import LIMITS_SCHEMAS_OF_REPLICATORS
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, keeping_calls, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
@@ -26,7 +26,6 @@ STRATEGY, AUTO_UPDATE, ENFORCED = (
 )
 _LEGACY_STRATEGY = "schema_auto_update_compatibility_strategy"
 FOR_REPLICATOR = "is_allow_auto_update_schema_with_replicator"
-_KNOWS_REPLICATOR = "4.3"
 _BROKER_KEYS = {
     "schemaCompatibilityStrategy": STRATEGY,
     "isAllowAutoUpdateSchemaEnabled": AUTO_UPDATE,
@@ -149,7 +148,7 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
 
 def _replicator_may(pair: Pair, document: JsonObject) -> bool:
     versions = [pair.source.oldest_version(), pair.target.oldest_version()]
-    supported = all(version_numbers(version) >= version_numbers(_KNOWS_REPLICATOR) for version in versions)
+    supported = all(LIMITS_SCHEMAS_OF_REPLICATORS.holds(version) for version in versions)
     return supported and document.get(FOR_REPLICATOR) is not False
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pulsar_fleet.cluster.versions import RELEASES, Role, release_of, version_numbers
+from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.versions import (
+    RELEASES,
+    Fact,
+    Role,
+    changes_since_measured,
+    release_of,
+    version_numbers,
+    version_order,
+)
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 
@@ -45,6 +54,9 @@ def _measured(cluster: str, versions: Sequence[str], role: Role) -> Iterator[Fin
             f"{', '.join(release.measured for release in RELEASES)}; some may be lost without an error.",
             "use brokers of one of these minor versions, or accept with a waiver that this one was not compared.",
         )
+    for version in versions:
+        if changed := changes_since_measured(version):
+            yield _unmeasured_patch(cluster, version, changed)
     releases = [release for version in versions if (release := release_of(version)) and role not in release.roles]
     if releases:
         older = releases[0]
@@ -55,6 +67,22 @@ def _measured(cluster: str, versions: Sequence[str], role: Role) -> Iterator[Fin
             f"Pulsar {older.line} was never measured as a {role}: policies that it lacks are lost.",
             f"upgrade the brokers to {_first_line(role)} or newer.",
         )
+
+
+def _unmeasured_patch(cluster: str, version: str, changed: Sequence[Fact]) -> Finding:
+    """The patch counts as the measured one of its line, but for what is known to differ."""
+    release = release_of(version)
+    measured = release.measured if release else ""
+    newer = version_order(version) > version_order(measured)
+    differences = " ".join(fact.says if newer else fact.before for fact in changed)
+    sources = listed(sorted({fact.source.partition(";")[0] for fact in changed}), most=20)
+    return warning(
+        "version-not-measured",
+        f"cluster {cluster}",
+        f"brokers run {version}; of its line {measured} was measured",
+        f"What is known to differ: {differences}",
+        f"rehearse the procedure with brokers of this patch, and read {sources}.",
+    )
 
 
 def _first_line(role: Role) -> str:
