@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pulsar_fleet.cluster.versions import version_numbers
 from pulsar_sandbox.sandbox.layout import BrokerLayout, ClusterLayout
 
 _BROKER = "org.apache.pulsar.broker"
@@ -138,7 +139,10 @@ def standalone_arguments(cluster: ClusterLayout) -> list[str]:
     never reach the others.
     """
     arguments = ["org.apache.pulsar.PulsarStandaloneStarter", "-c", "broker.conf", "-nfw", "-nss"]
-    arguments += ["--bookkeeper-dir", "bookie", "--num-bookies", "1", "--bookkeeper-port", str(cluster.bookie_port)]
+    arguments += ["--bookkeeper-dir", "bookie", "--num-bookies", "1"]
+    # Since 5.0 the starter has no such option.
+    if version_numbers(cluster.version) < (5,):
+        arguments += ["--bookkeeper-port", str(cluster.bookie_port)]
     if cluster.zookeeper_port is None:
         return [*arguments, "--metadata-dir", "metadata"]
     return [*arguments, "--no-broker", "--zookeeper-dir", "zookeeper", "--zookeeper-port", str(cluster.zookeeper_port)]

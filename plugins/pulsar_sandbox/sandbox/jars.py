@@ -6,7 +6,7 @@ import logging
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
@@ -17,8 +17,15 @@ from pulsar_sandbox.sandbox.java import find_maven
 _log = logging.getLogger(__name__)
 
 DEFAULT_VERSION = "4.2.4"
-# Versions whose dependencies are all on Maven Central and that were observed to start → their binding of SLF4J.
-KNOWN_VERSIONS = {DEFAULT_VERSION: "log4j-slf4j2-impl", "4.0.7": "log4j-slf4j2-impl", "3.0.7": "log4j-slf4j-impl"}
+# Versions whose dependencies are all on Maven Central and that were observed to start → what Maven needs for them.
+KNOWN_VERSIONS: Mapping[str, tuple[str, ...]] = {
+    DEFAULT_VERSION: (),
+    "4.0.7": (),
+    "3.0.7": ("-Dslf4j.binding=log4j-slf4j-impl",),
+    "5.0.0-M1": ("-Ppulsar-5",),
+}
+SINGLE_BROKER = frozenset({"5.0.0-M1"})
+"""Versions whose starter runs no ZooKeeper."""
 POM = Path(__file__).with_name("pom.xml")
 FILES_PER_REPORT = 50
 
@@ -59,7 +66,7 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     progress(f"Pulsar {version}: fetching its jars with Maven, about 240 MB, once")
     command = [maven, "-B", "-f", str(POM), f"-Dpulsar.version={version}"]
-    command += [f"-Dslf4j.binding={KNOWN_VERSIONS[version]}", "dependency:copy-dependencies"]
+    command += [*KNOWN_VERSIONS[version], "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
     code, last_lines = _run(command, folder.with_name(f"{version}.maven.pid"), progress, f"Pulsar {version}")
     if code != 0:

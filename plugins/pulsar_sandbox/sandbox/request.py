@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_sandbox.sandbox.configuration import DISK_THRESHOLD
-from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, check_version
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, SINGLE_BROKER, check_version
 from pulsar_sandbox.sandbox.layout import ClusterLayout, SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import free_ports, is_free, ports_from
 
@@ -55,6 +55,11 @@ class Request:
         self._check_names("settings", self.settings)
         for version in self.versions.values():
             check_version(version)
+            if self.brokers > 1 and version in SINGLE_BROKER:
+                raise InvalidRequest(
+                    f"Pulsar {version} has no starter of a ZooKeeper, which several brokers of a cluster need: "
+                    f"use 1 broker, not {self.brokers}."
+                )
         for number in range(2, self.brokers + 1):
             _check_host(f"127.0.0.{number}")
 

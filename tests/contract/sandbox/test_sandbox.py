@@ -22,6 +22,7 @@ import pytest
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
 from pulsar_sandbox.sandbox.ports import free_ports, is_free
 
 pytestmark = [pytest.mark.long, pytest.mark.fleet]  # Starts and kills clusters of its own.
@@ -322,6 +323,17 @@ def test_a_broker_is_upgraded_with_its_data_and_keeps_its_version(tmp_path: Path
     assert Sandbox.attach(tmp_path)["wide"].version == "4.2.4"
     Sandbox.down(tmp_path)
     assert jvms_in(tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_pulsar_5_starts_beside_an_older_version_and_keeps_its_data(tmp_path: Path) -> None:
+    both = {"old": DEFAULT_VERSION, "new": "5.0.0-M1"}
+    with Sandbox.start(tmp_path, clusters=tuple(both), version=both) as sandbox:
+        assert [versions(cluster) for cluster in sandbox] == [[DEFAULT_VERSION], ["5.0.0-M1"]]
+        publish(sandbox["new"], "before the restart")
+    with Sandbox.start(tmp_path, clusters=tuple(both), version=both) as sandbox:
+        assert stored(sandbox["new"]) == ["before the restart"]
 
 
 def versions(cluster: Cluster) -> list[str]:
