@@ -18,6 +18,7 @@ VERSIONS = (
     pytest.param("4.0.7", marks=pytest.mark.long),
     pytest.param("3.0.7", marks=pytest.mark.long),
 )
+"""Those of which every policy and route is in our catalogues."""
 ANNOTATED = "RuntimeVisibleAnnotations:"
 _RESOURCE = re.compile(r"org/apache/pulsar/broker/admin/(?:v2|v3|impl)/\w+\.class")
 _DECLARED = re.compile(r"class ([\w.]+)(?:<.*?>)?(?: extends ([\w.]+))?")

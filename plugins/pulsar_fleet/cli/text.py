@@ -43,6 +43,8 @@ def snapshot_text(snapshot: TakenSnapshot, seconds: float) -> str:
     lines = [f"{_side(snapshot)}: {read}; {counted(snapshot.calls, 'call')} in {duration(seconds)}"]
     if not snapshot.complete:
         lines.insert(0, f"INCOMPLETE: {snapshot.unread}")
+    if snapshot.not_copied:
+        lines.append(f"copied by no plan: {snapshot.not_copied}")
     return "\n".join([*lines, f"stored in {snapshot.reference.uri}"])
 
 

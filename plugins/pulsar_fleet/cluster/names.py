@@ -21,6 +21,9 @@ POLICY_EVENTS = "__change_events"
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 """The property that makes a topic a shadow topic; its value is the topic whose ledgers it shares."""
 
+SEGMENT = "segment://"
+"""Begins the name of a segment, in which a scalable topic (`topic://`) stores a part of its messages."""
+
 SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
 """Namespaces that a broker creates for itself; never copied."""
 

@@ -242,6 +242,14 @@ STORES_TOPIC_POLICIES_AS_METADATA = Fact(
     source="apache/pulsar#25707",
     word=Word.UPSTREAM,
 )
+HOLDS_SCALABLE_TOPICS = Fact(
+    id="holds-scalable-topics",
+    says="Namespaces may hold scalable topics (`topic://…`), which no other list has.",
+    before="There are no scalable topics.",
+    since=("5.0.0-M1",),
+    source="4.2.4 and 5.0.0-M1",
+    word=Word.MEASURED,
+)
 LIMITS_SCHEMAS_OF_REPLICATORS = Fact(
     id="limits-schemas-of-replicators",
     says="A replicator may register schemas where producers may not, by a policy of its own (PIP-433).",
@@ -264,6 +272,7 @@ FACTS: tuple[Fact, ...] = (
     SWITCHES_SHADOW_TOPICS,
     CHECKS_MORE_RIGHTS,
     WAITS_FOR_TOPIC_POLICIES,
+    HOLDS_SCALABLE_TOPICS,
     LIMITS_SCHEMAS_OF_REPLICATORS,
 )
 """Every fact that depends on a patch, in the order of the patches."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
@@ -38,16 +39,18 @@ class Leftovers:
     :param subscriptions: `topic · subscription`.
     :param clients: one text for each connected client.
     :param topics: partitions that exist; terminated partitions redirect the clients that connect to blue.
+    :param scalable: scalable topics, which no run moves.
     """
 
     subscriptions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    scalable: tuple[str, ...] = ()
 
     @property
     def is_unused(self) -> bool:
-        """Whether no subscription and no client is left: only terminated topics, if any."""
-        return not (self.subscriptions or self.clients)
+        """Whether no subscription, no client and no scalable topic is left: only terminated topics, if any."""
+        return not (self.subscriptions or self.clients or self.scalable)
 
     def to_json(self) -> JsonObject:
         """As a JSON object, with counts and the first names of each kind."""
@@ -55,7 +58,7 @@ class Leftovers:
             "subscriptions": len(self.subscriptions),
             "clients": len(self.clients),
             "topics": len(self.topics),
-            "first": [*self.subscriptions[:3], *self.clients[:3]],
+            "first": [*self.subscriptions[:3], *self.clients[:3], *self.scalable[:3]],
             "is_unused": self.is_unused,
         }
 
@@ -65,9 +68,10 @@ class Leftovers:
         :param redirects: clients that connect to the cluster are redirected.
         """
         if not self.is_unused:
-            subscriptions = counted(len(self.subscriptions), "subscription")
-            left = f"{subscriptions} and {counted(len(self.clients), 'client')}"
-            return f"{cluster} is still in use: {left} are left there, first {(*self.subscriptions, *self.clients)[0]}."
+            left = f"{counted(len(self.subscriptions), 'subscription')} and {counted(len(self.clients), 'client')}"
+            more = f", and {counted(len(self.scalable), 'scalable topic')} that no run moves," if self.scalable else ""
+            first = (*self.subscriptions, *self.clients, *self.scalable)[0]
+            return f"{cluster} is still in use: {left}{more} are left there, first {first}."
         topics = counted(len(self.topics), "terminated topic")
         if not redirects:
             return f"No subscription and no client is left on {cluster}; {topics} left there refuse producers."
@@ -91,6 +95,7 @@ async def read_leftovers(blue: AdminClient, move: Move) -> Leftovers:
         tuple(subscription for part in parts for subscription in part.subscriptions),
         tuple(client for part in parts for client in part.clients),
         tuple(topic for part in parts for topic in part.topics),
+        await (await ScalableTopics.of(blue)).names(move.namespace),
     )
 
 

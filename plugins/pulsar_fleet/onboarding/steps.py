@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.admin.read_problems import unread_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
@@ -67,7 +68,8 @@ async def take_snapshot(
                 load_topics=subscriptions,
             )
             reference = writer.finish(head)
-            snapshot = StoredSnapshot.open(artefacts, reference).load_without_namespaces()
+            stored = StoredSnapshot.open(artefacts, reference)
+            snapshot, scalable = stored.load_without_namespaces(), stored.scalable_topics()
             measured = await measure(admin, snapshot, rights)
     return TakenSnapshot(
         reference=reference,
@@ -79,6 +81,7 @@ async def take_snapshot(
         versions=tuple(writer.versions),
         rights=rights_markdown(head.cluster, rights),
         unread=unread_text(head.cluster, snapshot.unreadable) if snapshot.unreadable else "",
+        not_copied=f"{counted(len(scalable), 'scalable topic')}: {listed(scalable)}" if scalable else "",
     )
 
 

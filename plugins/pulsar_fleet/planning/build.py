@@ -71,7 +71,7 @@ def plan_changes(source: Snapshot, target: Snapshot, *, subscriptions: bool = Tr
 class Aligned:
     """Two snapshots in the target's terms, without the fields that one of the roles may not read.
 
-    :param left_alone: what could not be read, and what these terms cannot express.
+    :param left_alone: what could not be read, what these terms cannot express, and what no plan copies.
     """
 
     source: Snapshot
@@ -93,7 +93,13 @@ def align(source: Snapshot, target: Snapshot, *, subscriptions: bool = True) -> 
     source, target = (unread.without_unread_properties(side) for side in (source, target))
     source, target, hidden = without_hidden(source, target)
     translated, unknown = translate_snapshot(source, target)
-    return Aligned(translated, target, (*unread.left_alone(), *hidden, *unknown), unread)
+    left_alone = (*unread.left_alone(), *hidden, *unknown, *_scalable(source), *_scalable(target))
+    return Aligned(translated, target, left_alone, unread)
+
+
+def _scalable(snapshot: Snapshot) -> Iterator[LeftAlone]:
+    reason = f"on {snapshot.cluster}; scalable topics are neither copied nor compared"
+    return (LeftAlone(Resource.SCALABLE_TOPIC, topic.name, "", reason) for topic in snapshot.scalable_topics)
 
 
 def differing_names(source: Snapshot, target: Snapshot) -> frozenset[str]:

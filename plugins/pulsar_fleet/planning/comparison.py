@@ -11,7 +11,9 @@ from pulsar_fleet.cluster.document import ArrayDocument, Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, LeftAlone
+from pulsar_fleet.planning.render import left_alone_lines
 from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.coverage import not_copied
 from pulsar_fleet.snapshot.model import Snapshot
@@ -43,7 +45,7 @@ class Comparison(Document):
     :param left_alone: differences that no plan changes, per kind of resource, such as what only the target has.
     :param unread: what exists and could not be read on one of the clusters: it was not compared.
     :param first: the first differences, in the order of their namespaces.
-    :param first_left_alone: the first differences that no plan changes, with the reason.
+    :param first_left_alone: scalable topics, and the first differences that no plan changes, with the reason.
     """
 
     SCHEMA_VERSION = 1
@@ -94,7 +96,7 @@ def compare(
         differing=Counter(change.resource.value for change in plan.changes),
         left_alone=Counter(row.resource.value for row in left_alone),
         first=tuple(UnequalField.of(change) for change in plan.changes[:examples]),
-        first_left_alone=left_alone[:examples],
+        first_left_alone=_first(left_alone, examples),
         unread=tuple(row.name for row in unread) if list_unread else (),
     )
 
@@ -109,9 +111,14 @@ def merge(parts: Iterable[Comparison], *, compared: Mapping[str, int], examples:
         differing=_sum(part.differing for part in comparisons),
         left_alone=_sum(part.left_alone for part in comparisons),
         first=tuple(row for part in comparisons for row in part.first)[:examples],
-        first_left_alone=tuple(row for part in comparisons for row in part.first_left_alone)[:examples],
+        first_left_alone=_first([row for part in comparisons for row in part.first_left_alone], examples),
         unread=tuple(name for part in comparisons for name in part.unread),
     )
+
+
+def _first(rows: Sequence[LeftAlone], examples: int) -> tuple[LeftAlone, ...]:
+    """The first rows, scalable topics before all others: nothing else names these."""
+    return tuple(sorted(rows, key=lambda row: row.resource is not Resource.SCALABLE_TOPIC)[:examples])
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -130,6 +137,8 @@ def comparison_text(comparison: Comparison) -> str:
         lines.append(f"  … and {more:,} more")
     if comparison.left_alone:
         lines.append(f"left alone: {_counted(comparison.left_alone)}")
+        scalable = (row for row in comparison.first_left_alone if row.resource is Resource.SCALABLE_TOPIC)
+        lines += [f"  {text}" for text in left_alone_lines(scalable)]
     return "\n".join(lines)
 
 

@@ -24,6 +24,8 @@ class Resource(StrEnum):
     SCHEMA = "schema"
     TOPIC_POLICY = "topic policy"
     SUBSCRIPTION = "subscription"
+    SCALABLE_TOPIC = "scalable topic"
+    """Never created: it is only named."""
 
     @property
     def in_namespace(self) -> bool:

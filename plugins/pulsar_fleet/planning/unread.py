@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.read_problems import (
     NAMESPACES_OF,
+    SCALABLE_TOPICS_OF,
     SCHEMAS_OF,
     SUBSCRIPTION_PROPERTIES_OF,
     SUBSCRIPTIONS_OF,
@@ -23,6 +24,7 @@ _PARTS = {
     SUBSCRIPTIONS_OF: Resource.SUBSCRIPTION,
     SUBSCRIPTION_PROPERTIES_OF: Resource.SUBSCRIPTION,
     TOPIC_POLICIES_OF: Resource.TOPIC_POLICY,
+    SCALABLE_TOPICS_OF: Resource.SCALABLE_TOPIC,
     NAMESPACES_OF: Resource.NAMESPACE,
     "cluster ": Resource.CLUSTER,
     "failureDomains of ": Resource.FAILURE_DOMAIN,

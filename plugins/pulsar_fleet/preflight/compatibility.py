@@ -45,6 +45,7 @@ CHECKS: tuple[Check, ...] = (
     topics.topic_names_do_not_clash,
     topics.topic_names_are_accepted,
     topics.topic_states_can_be_copied,
+    topics.scalable_topics_are_not_copied,
     topics.subscription_names_can_be_addressed,
     topics.replicated_flags_match,
     auto_creation.broker_auto_creation_matches,

@@ -71,7 +71,8 @@ def _compared(source: TakenSnapshot, target: TakenSnapshot) -> str:
         + f" | {snapshot.calls:,} |"
         for snapshot in (source, target)
     ]
-    return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows, "", f"Not copied: {not_copied()}."])
+    own = [f"Not copied from {source.cluster}: {source.not_copied}."] if source.not_copied else []
+    return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows, "", f"Not copied: {not_copied()}.", *own])
 
 
 def _applied(applied: AppliedChanges | None) -> str:

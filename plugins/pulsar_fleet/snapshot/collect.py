@@ -4,9 +4,9 @@ Without it the properties of subscriptions are unknown. Reading a namespace make
 that broker may load their topics by itself.
 
 Calls: a fixed number for the cluster and each broker, six for a namespace, two for a topic, three for a partitioned
-topic; three more for a namespace with functions, and for every namespace where brokers offer packages. Topic policies
-are read over the messaging protocol, one pass for a namespace. An earlier snapshot saves no call, because the admin
-API does not tell when a document changed.
+topic; three more for a namespace with functions, and for every namespace where brokers offer packages; one more for
+each where a broker is of Pulsar 5.0 or later. Topic policies are read over the messaging protocol, one pass for a
+namespace. An earlier snapshot saves no call, because the admin API does not tell when a document changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups
-from pulsar_fleet.snapshot.inventory import read_clients, read_dynamic_settings, read_functions, read_packages
+from pulsar_fleet.snapshot.inventory import (
+    read_clients,
+    read_dynamic_settings,
+    read_functions,
+    read_packages,
+    read_scalable_topics,
+)
 from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHeader, TenantState
 from pulsar_fleet.snapshot.namespace_reader import NamespaceContents, NamespaceReader
 from pulsar_fleet.snapshot.tenants import read_tenant
@@ -105,6 +111,8 @@ class _Collector:
     reads: PartialReads
     records: dict[str, list[NamespaceOverrides]] = field(default_factory=dict)
     """Tenant → what runs override in its namespaces."""
+    with_scalable_topics: frozenset[str] = frozenset()
+    """The namespaces that have some."""
 
     async def run(self, *, must_exist: bool, load_topics: bool) -> SnapshotHeader:
         began, calls = _now(), self.admin.calls
@@ -171,14 +179,16 @@ class _Collector:
             read_resource_groups(admin, reads),
             read_brokers(admin, self.redactor, reads),
         )
-        dynamic, clients, functions, packages = await asyncio.gather(
+        dynamic, clients, functions, packages, scalable = await asyncio.gather(
             read_dynamic_settings(admin, self.redactor, reads),
             read_clients(admin, brokers, reads),
             read_functions(admin, namespaces, reads),
             read_packages(admin, brokers, namespaces, reads),
+            read_scalable_topics(admin, brokers, namespaces, reads),
         )
+        self.with_scalable_topics = frozenset(state.namespace for state in scalable)
         selected = {str(name) for name in namespaces}
-        inventory = (state for state in (*clients, *functions, *packages) if state.namespace in selected)
+        inventory = (state for state in (*clients, *functions, *packages, *scalable) if state.namespace in selected)
         ordered = sorted((*dynamic, *inventory), key=lambda state: (state.namespace, state.kind, state.name))
         self._emit([*clusters, *groups, *brokers, *ordered])
         return known_clusters
@@ -215,7 +225,8 @@ class _Collector:
         return tenant
 
     def _is_unused(self, contents: NamespaceContents) -> bool:
-        return contents.name == PUBLIC_DEFAULT and not contents.topics and not self.selection.names(contents.name)
+        used = contents.topics or str(contents.name) in self.with_scalable_topics or self.selection.names(contents.name)
+        return contents.name == PUBLIC_DEFAULT and not used
 
     def _emit(self, rows: Sequence[Row]) -> None:
         self.sink.add(rows)

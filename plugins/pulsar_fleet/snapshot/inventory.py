@@ -1,4 +1,4 @@
-"""Count what a copy does not include, so that reports name it: clients, functions, connectors, packages."""
+"""What a copy does not include, so that reports name it: clients, functions, connectors, packages, scalable topics."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Area, Problem
+from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF, Area, Problem
+from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import SEGMENT, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.cluster.statistics.topic_statistics import Role, connected_clients
-from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SYSTEM_TOPIC, BrokerState, InventoryState
+from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SCALABLE_TOPIC, SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")
 PACKAGE_KINDS = ("function", "source", "sink")
@@ -62,6 +63,21 @@ async def read_packages(
         reads.note("packages", Problem.NOT_OFFERED, "No broker has enablePackagesManagement set.")
         return []
     return await _listed(admin, namespaces, [("package", f"packages/{kind}") for kind in PACKAGE_KINDS], reads)
+
+
+async def read_scalable_topics(
+    admin: AdminClient, brokers: Sequence[BrokerState], namespaces: Iterable[NamespaceName], reads: PartialReads
+) -> list[InventoryState]:
+    """Scalable topics: one call for each namespace, none where every broker is older than Pulsar 5.0."""
+    # A role that may not list the brokers knows one of them, without its settings.
+    scalable = ScalableTopics(admin, {broker.address: broker.version for broker in brokers if broker.configuration})
+    names = list(namespaces)
+    listed = await asyncio.gather(*(reads.read(f"{SCALABLE_TOPICS_OF}{name}", scalable.names(name)) for name in names))
+    return [
+        InventoryState(SCALABLE_TOPIC, str(namespace), topic)
+        for namespace, topics in zip(names, listed, strict=True)
+        for topic in topics or ()
+    ]
 
 
 async def _listed(
@@ -118,11 +134,15 @@ def _connected(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def topics_in(bundles: JsonObject) -> Iterator[tuple[str, TopicName, JsonObject]]:
-    """(bundle, topic, `stats` document) of every topic that a broker lists for one namespace."""
+    """(bundle, topic, `stats` document) of every topic that a broker lists for one namespace.
+
+    Brokers since 5.0 list the loaded segments of scalable topics as persistent ones (observed); these are left out.
+    """
     for bundle, domains in bundles.items():
         for domain in domains.values():
             for name, stats in domain.items():
-                yield bundle, TopicName.parse(name), stats
+                if not name.startswith(SEGMENT):
+                    yield bundle, TopicName.parse(name), stats
 
 
 def members(text: str) -> Iterator[tuple[str, Json]]:

@@ -116,14 +116,15 @@ class BrokerState:
 
 SYSTEM_TOPIC = "system topic"
 DYNAMIC_SETTING = "dynamic setting"
+SCALABLE_TOPIC = "scalable topic"
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryState:
     """A resource that a copy does not include, listed so that reports name it.
 
-    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package`, `SYSTEM_TOPIC`, or
-        `DYNAMIC_SETTING`, which belongs to no namespace.
+    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package`, `SYSTEM_TOPIC`,
+        `SCALABLE_TOPIC` (`name` is `topic://…`), or `DYNAMIC_SETTING`, which belongs to no namespace.
     """
 
     kind: str
@@ -216,6 +217,11 @@ class Snapshot(SnapshotHeader):
     def hides(self, area: Area) -> bool:
         """Whether our role may not read this area, so that nothing can be concluded from its absence."""
         return any(note.resource == area for note in self.hidden)
+
+    @property
+    def scalable_topics(self) -> tuple[InventoryState, ...]:
+        """The scalable topics, which no procedure copies, moves or compares."""
+        return tuple(item for item in self.inventory if item.kind == SCALABLE_TOPIC)
 
     def counts(self) -> dict[str, int]:
         """Rows per table."""

@@ -293,6 +293,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ),
     ("retained-messages-stay", lambda base: with_facts(base, retained="the namespace")),
     ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
+    ("scalable-topics-stay", lambda base: with_facts(base, scalable=("topic://acme/orders/a",))),
     ("topic-ended", lambda base: with_facts(base, ended=TOPIC.partitions(1))),
     ("client-cannot-follow", stats(version="2.11.4")),
     ("client-needs-tls-url", stats(version="Pulsar-Java-v3.0.7")),
@@ -419,6 +420,7 @@ NEAREST: dict[str, Spoil] = {
     ),
     "retained-messages-stay": lambda base: replicating(with_facts(base, retained="the namespace")),
     "shadow-stays": lambda base: with_facts(base, shadows={}),
+    "scalable-topics-stay": lambda base: with_facts(base, scalable=()),
     "topic-ended": lambda base: with_facts(base, ended=()),
     **dict.fromkeys(
         ("client-cannot-follow", "client-needs-tls-url", "client-may-hang", "client-repeats", "client-unknown"),

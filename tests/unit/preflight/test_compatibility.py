@@ -36,6 +36,7 @@ from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
 from pulsar_fleet.snapshot.model import (
     DYNAMIC_SETTING,
+    SCALABLE_TOPIC,
     ClusterDataState,
     InventoryState,
     NamespaceState,
@@ -205,6 +206,11 @@ def running(kind: str, name: str) -> Change:
 
 def stored_package(snapshot: Snapshot) -> Snapshot:
     row = InventoryState("package", ORDERS, "jdbc", {"in": "packages/sink"})
+    return replace(snapshot, inventory=(*snapshot.inventory, row))
+
+
+def scalable(snapshot: Snapshot) -> Snapshot:
+    row = InventoryState(SCALABLE_TOPIC, ORDERS, f"topic://{ORDERS}/events")
     return replace(snapshot, inventory=(*snapshot.inventory, row))
 
 
@@ -596,6 +602,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     ),
     (source(running("sink", "jdbc")), f"warning functions-not-copied: {ORDERS}"),
     (source(stored_package), f"warning packages-not-copied: {ORDERS}"),
+    (source(scalable), f"warning scalable-topics-not-copied: {ORDERS}"),
     (source(with_worker_state), "warning functions-worker-state: public/functions"),
     (
         steps(source(dynamic(defaultNumPartitions="1")), target(dynamic(defaultNumPartitions="2"))),
@@ -650,6 +657,7 @@ NEAREST: dict[str, Spoil] = {
     ),
     "functions-not-copied": both(running("sink", "jdbc")),
     "packages-not-copied": both(stored_package),
+    "scalable-topics-not-copied": target(scalable),
     "functions-worker-state": target(with_worker_state),
     "inactive-topics-default-differs": both(settings(brokerDeleteInactiveTopicsEnabled="false")),
     "max-message-size-smaller": source(settings(maxMessageSize="1000")),

@@ -101,20 +101,19 @@ class AdminClient(AdminVerbs):
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
         """The effective configuration of `broker` (`host:port`), or of the broker that answers. Needs a superuser."""
-        base = await self._base(broker) if broker else None
+        base = await self.broker_url(broker) if broker else None
         answer = await self.http.call("GET", f"{ADMIN}/brokers/configuration/runtime", base=base)
         return dict(self.http.document(answer))
 
     async def version(self, broker: str | None = None) -> str:
         """Pulsar version, such as `4.2.4`, of `broker` (`host:port`), or of the broker that answers. Needs no right."""
-        base = await self._base(broker) if broker else None
+        base = await self.broker_url(broker) if broker else None
         return (await self.http.call("GET", f"{ADMIN}/brokers/version", base=base)).text.strip()
 
     async def health(self, broker: str) -> str:
         """`ok` when `broker` (`host:port`) passed a message on; else its text, or an error. Needs a superuser."""
-        answer = await self.http.call(
-            "GET", f"{ADMIN}/brokers/health", base=await self._base(broker), answered_retry_seconds=0
-        )
+        base = await self.broker_url(broker)
+        answer = await self.http.call("GET", f"{ADMIN}/brokers/health", base=base, answered_retry_seconds=0)
         return answer.text.strip()
 
     async def loaded_topics(self, broker: str) -> str:
@@ -122,10 +121,11 @@ class AdminClient(AdminVerbs):
 
         `{namespace: {bundle: {domain: {topic: …}}}}` as text, since it may be tens of MB. Needs a superuser.
         """
-        answer = await self.http.call("GET", f"{ADMIN}/broker-stats/topics", base=await self._base(broker))
+        answer = await self.http.call("GET", f"{ADMIN}/broker-stats/topics", base=await self.broker_url(broker))
         return answer.text
 
-    async def _base(self, broker: str) -> str:
+    async def broker_url(self, broker: str) -> str:
+        """The URL at which `broker` (`host:port`) answers for itself."""
         return await self._urls.find(broker)
 
     async def dynamic_overrides(self) -> dict[str, str]:
@@ -168,9 +168,8 @@ class AdminClient(AdminVerbs):
 
     async def namespaces(self, tenant: str) -> tuple[NamespaceName, ...]:
         """The tenant's namespaces, sorted."""
-        return tuple(
-            sorted(NamespaceName.parse(text) for text in await self.get(f"/namespaces/{quote(tenant, safe='')}"))
-        )
+        listed = await self.get(f"/namespaces/{quote(tenant, safe='')}")
+        return tuple(sorted(map(NamespaceName.parse, listed)))
 
     async def namespace(self, name: NamespaceName) -> JsonObject | None:
         """The policies document, None if the namespace does not exist. **May contain secrets in clear.**"""

@@ -38,6 +38,7 @@ PARTITIONED_TOPICS_OF = "partitioned topics of "
 SCHEMAS_OF = "schemas of "
 SUBSCRIPTIONS_OF = "subscriptions of "
 SUBSCRIPTION_PROPERTIES_OF = "subscription properties of "
+SCALABLE_TOPICS_OF = "scalable topics of "
 TOPIC_POLICIES_OF = "topic policies of "
 NO_SERVICE_URL = "has no broker service URL"
 

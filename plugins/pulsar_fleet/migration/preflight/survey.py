@@ -43,7 +43,7 @@ from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.model import InventoryState, Snapshot
 
 _RUNNING = ("function", "source", "sink")
 
@@ -149,6 +149,7 @@ class _Contents:
     retained: Mapping[str, str]
     terminated: Mapping[str, Mapping[TopicName, int]]
     shadows: Mapping[str, Mapping[TopicName, str]]
+    scalable: Sequence[InventoryState]
     compacting: frozenset[TopicName]
     unread: frozenset[str]
 
@@ -189,6 +190,7 @@ class _Contents:
             retained_by(effective),
             terminated,
             shadows,
+            snapshot.scalable_topics,
             compacting_topics(effective, (name for inside in topics.values() for name in inside)),
             unread,
         )
@@ -232,6 +234,7 @@ async def _namespace(
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
+        scalable=tuple(item.name for item in contents.scalable if item.namespace == text),
         ended=tuple(partition for of_topic in ended for partition in of_topic or ()),
         shadows=shadows,
         compacted=compacted,

@@ -27,6 +27,7 @@ class NamespaceFacts:
     :param retained: what keeps read messages on blue, as `retained_by` tells it.
     :param ended: partitions that their owner has terminated on blue.
     :param shadows: shadow topic on blue → its source.
+    :param scalable: scalable topics on blue, `topic://…`.
     :param compacted: partition on blue → what only readers of the compacted topic get.
     """
 
@@ -42,6 +43,7 @@ class NamespaceFacts:
     retained: str = ""
     ended: tuple[TopicName, ...] = ()
     shadows: Mapping[TopicName, str] = field(default_factory=dict)
+    scalable: tuple[str, ...] = ()
     compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
 
     @property

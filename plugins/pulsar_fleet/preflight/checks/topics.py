@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, is_addressable
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.versions import HOLDS_SCALABLE_TOPICS
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot, SubscriptionState
@@ -164,6 +166,24 @@ def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
                 "It is left out: a shadow shares the ledgers of a topic of its own cluster.",
                 "nothing, if the target does not need it.",
             )
+
+
+def scalable_topics_are_not_copied(pair: Pair) -> Iterator[Finding]:
+    """Scalable topics of the source by namespace; no list of ordinary topics has them."""
+    names: dict[str, list[str]] = {}
+    offered = HOLDS_SCALABLE_TOPICS.holds(pair.target.oldest_version())
+    others = f"scalable topics of {pair.target.cluster}" if offered else "ordinary topics"
+    for item in pair.source.scalable_topics:
+        names.setdefault(item.namespace, []).append(item.name)
+    for namespace, inside in sorted(names.items()):
+        yield warning(
+            "scalable-topics-not-copied",
+            namespace,
+            f"{counted(len(inside), 'scalable topic')} on {pair.source.cluster}: {listed(inside)}",
+            f"They are neither copied nor compared, and replication leaves them out: {pair.target.cluster} gets "
+            "neither the topics nor their messages.",
+            f"let their applications read what is left on {pair.source.cluster}, and use {others} when they move.",
+        )
 
 
 def subscription_names_can_be_addressed(pair: Pair) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ _SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     topics.system_topic_partitions_match,
     topics.topic_names_do_not_clash,
     topics.topic_states_can_be_copied,
+    topics.scalable_topics_are_not_copied,
     auto_creation.broker_auto_creation_matches,
     auto_creation.namespace_auto_creation_matches,
     auto_creation.replicators_can_create,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF
+from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -50,6 +52,7 @@ class Freezer:
         self._slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
         self._transactional: tuple[AdminClient, ...] = ()
+        self._scalable: tuple[ScalableTopics, ...] = ()
 
     async def freeze(self, namespaces: Sequence[NamespaceName]) -> VerifyRequest:
         """Bounds of every topic of the namespaces; a topic that cannot be compared is a problem, never left out."""
@@ -58,6 +61,7 @@ class Freezer:
         self._names = (await _name(self.source), await _name(self.target))
         sides = (self.source, self.target)
         self._transactional = tuple([admin for admin in sides if await _has_transactions(admin)])
+        self._scalable = tuple([await ScalableTopics.of(admin) for admin in sides])
         outcomes = [outcome for name in dict.fromkeys(namespaces) for outcome in await self._namespace(name)]
         return VerifyRequest(
             source=Address.of(self.source.connection, self._names[0]),
@@ -88,12 +92,15 @@ class Freezer:
         source_topics, target_topics = await asyncio.gather(
             self._topics(self.source, name), self._topics(self.target, name)
         )
+        scalable = await self._scalable_topics(scope)
         if not source_topics:
-            return [Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")]
+            empty = Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")
+            return [empty, *scalable]
         frozen = await asyncio.gather(
             *(self._topic(bounder, scope, topic) for topic in sorted(source_topics & target_topics))
         )
-        return [*chain.from_iterable(frozen), *self._only_on_one_side(scope, source_topics, target_topics)]
+        only_on_one_side = self._only_on_one_side(scope, source_topics, target_topics)
+        return [*chain.from_iterable(frozen), *scalable, *only_on_one_side]
 
     @property
     def _unproven(self) -> str:
@@ -111,7 +118,7 @@ class Freezer:
             self._problem(topic, f"{target} has no such topic", different=True)
             for topic in sorted(source_topics - target_topics)
         ]
-        if scope.replicates or self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES, EntryMapping.MESH):
+        if self._may_have_more(scope):
             return [*missing]
         # Without replication to the target, a topic that only the target has did not come from the copy.
         extra = [
@@ -119,6 +126,25 @@ class Freezer:
             for topic in sorted(target_topics - source_topics)
         ]
         return [*missing, *extra]
+
+    def _may_have_more(self, scope: Scope) -> bool:
+        return scope.replicates or self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES, EntryMapping.MESH)
+
+    async def _scalable_topics(self, scope: Scope) -> list[Problem]:
+        """Topics that no engine reads; those of the target where it may have no other topics than the source."""
+        clusters: dict[str, list[str]] = {}
+        sides = list(zip(self._scalable, self._names, strict=True))
+        for scalable, cluster in sides[:1] if self._may_have_more(scope) else sides:
+            try:
+                for topic in await scalable.names(scope.name):
+                    clusters.setdefault(topic, []).append(cluster)
+            except FleetError as error:
+                unread = f"{SCALABLE_TOPICS_OF}{scope.name}"
+                return [Problem(str(scope.name), unread, False, f"they could not be read: {error}")]
+        return [
+            Problem(str(scope.name), topic, False, f"a scalable topic on {' and '.join(on)}: it is not compared")
+            for topic, on in clusters.items()
+        ]
 
     async def _topic(self, bounder: Bounder, scope: Scope, topic: TopicName) -> Sequence[Pair | Problem]:
         async with self._slots:

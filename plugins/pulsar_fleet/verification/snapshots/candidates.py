@@ -2,7 +2,8 @@
 
 Rows of both snapshots are joined and compared without creating objects. Policy documents, which may be equivalent
 although their texts differ, are compared by the rules of a plan, each pair of texts once. A plan has no change for
-anything that is not a candidate; a candidate must be compared row by row.
+anything that is not a candidate; a candidate must be compared row by row. A namespace whose scalable topics have to be
+named is one.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def find_candidates(
     topics = {*finder.topics(), *finder.schemas(), *finder.topic_policies()}
     if subscriptions:
         topics.update(finder.subscriptions())
-    names = {*finder.namespaces(), *(namespace_of_topic(topic) for topic in topics)}
+    named = (topic for side in (source, target) for topic in side.scalable_topics(namespaces))
+    names = {*finder.namespaces(), *(namespace_of_topic(topic) for topic in (*topics, *named))}
     return Candidates(tuple(sorted(names)), frozenset(topics))
 
 

@@ -21,7 +21,7 @@ RAISED_TO_BLOCKERS: Mapping[str, str] = {
 
 REPORTED_ELSEWHERE = frozenset(
     {"not-visible", "resource-not-readable", "dynamic-settings-differ", "topic-terminated", "shadow-topic"}
-    | {"functions-not-copied"}
+    | {"functions-not-copied", "scalable-topics-not-copied"}
 )
 """Gates of a migration report them; a run overrides dynamic settings of blue itself."""
 

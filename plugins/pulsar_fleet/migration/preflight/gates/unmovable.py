@@ -1,4 +1,4 @@
-"""Topics on blue that the flag does not move as the others: a shadow, and one that its owner has terminated (pure)."""
+"""Topics on blue that the flag does not move as the others: a shadow, a scalable one, and one that ended (pure)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ _SHADOW = blocks(
     "shadow-stays",
     Owner.APPLICATION,
     "No broker terminates it: its consumers stay on blue, where its source gets no more messages.",
+)
+_SCALABLE = blocks(
+    "scalable-topics-stay",
+    Owner.APPLICATION,
+    "The cut-over would terminate their segments on blue, and no procedure moves such a topic to green.",
+    never_waived="the flag terminates their segments, and their clients find no such topics on green.",
 )
 _ENDED = warns(
     "topic-ended",
@@ -34,6 +40,22 @@ def no_shadow_topic_moves(view: View) -> Iterator[Finding]:
                 f"connect its consumers to {source}, and take the shadow topic away as docs/serve_read_only.md says: a "
                 "deletion by hand can delete data of its source. Waive this to leave it on "
                 f"{view.blue.name}; its clients stay there.",
+            )
+
+
+def no_scalable_topic_moves(view: View) -> Iterator[Finding]:
+    """Scalable topics of the namespaces that move.
+
+    Observed on 5.0.0-M1: under the flag a broker terminates the loaded segments as it does ordinary topics, answers for
+    the others that they are already migrated, and goes on listing the scalable topics.
+    """
+    for facts in view.moving:
+        if facts.scalable:
+            yield _SCALABLE.finding(
+                str(facts.namespace),
+                f"{counted(len(facts.scalable), 'scalable topic')} on {view.blue.name}: {listed(facts.scalable)}",
+                "leave the namespace out of the run; or let their applications use topics of another namespace, and "
+                "delete these topics when no message in them is needed any more.",
             )
 
 

@@ -1,0 +1,93 @@
+"""Scalable topics of a cluster (`topic://…`, since Pulsar 5.0), which no other list of a namespace has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol, Self
+from urllib.parse import quote
+
+from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.errors import InvalidRequest, NotAllowed, NotFound
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.versions import HOLDS_SCALABLE_TOPICS
+
+_NO_SUCH_CALL = 405
+_DELETED = "Scalable topic not found"
+
+
+class Brokers(Protocol):
+    """The part of the admin client that is used here."""
+
+    http: BrokerHttp
+
+    async def brokers(self) -> tuple[str, ...]:
+        """`host:port` of every live broker."""
+
+    async def version(self, broker: str | None = None) -> str:
+        """Pulsar version of a broker."""
+
+    async def broker_url(self, broker: str) -> str:
+        """The URL at which a broker answers for itself."""
+
+
+class ScalableTopics:
+    """Lists the scalable topics of namespaces.
+
+    While brokers are upgraded, an older one answers 404 although topics exist, so one that has the call is asked.
+
+    :param versions: Pulsar version of each broker by `host:port`; empty if unknown: then whichever answers is asked.
+    """
+
+    def __init__(self, admin: Brokers, versions: Mapping[str, str]) -> None:
+        self._admin = admin
+        offering = sorted(broker for broker, version in versions.items() if HOLDS_SCALABLE_TOPICS.holds(version))
+        self._offered = not versions or bool(offering)
+        self._broker = offering[0] if 0 < len(offering) < len(versions) else None
+
+    @classmethod
+    async def of(cls, admin: Brokers) -> Self:
+        """The same after a call for each broker; a role that may not list the brokers asks whichever answers."""
+        try:
+            brokers = await admin.brokers()
+        except NotAllowed:
+            return cls(admin, {})
+        versions = await asyncio.gather(*map(admin.version, brokers))
+        return cls(admin, dict(zip(brokers, versions, strict=True)))
+
+    async def names(self, namespace: NamespaceName) -> tuple[str, ...]:
+        """Names such as `topic://acme/orders/events`, sorted: one call, and one for each topic.
+
+        No call where every broker is older than 5.0. Any failure but that of a broker without the call is raised: the
+        topics are unknown then, not absent.
+        """
+        if not self._offered:
+            return ()
+        base = await self._admin.broker_url(self._broker) if self._broker else None
+        path = f"/admin/v2/scalable/{namespace.path}"
+        try:
+            answer = await self._admin.http.call("GET", path, base=base)
+        except NotFound:
+            return ()
+        except InvalidRequest as error:
+            if error.status == _NO_SUCH_CALL:
+                return ()
+            raise
+        names = sorted(map(str, self._admin.http.document(answer) or ()))
+        exist = await asyncio.gather(*(self._exists(f"{path}/{_local(name)}", base) for name in names))
+        return tuple(name for name, exists in zip(names, exist, strict=True) if exists)
+
+    async def _exists(self, path: str, base: str | None) -> bool:
+        """Brokers go on listing a topic that was deleted with subscriptions (observed, 5.0.0-M1)."""
+        try:
+            await self._admin.http.call("GET", path, base=base)
+        except NotFound as error:
+            if _DELETED in str(error):
+                return False
+            raise
+        return True
+
+
+def _local(name: str) -> str:
+    """The last part of a name as it stands in a REST path."""
+    return quote(name.split("/", 4)[-1], safe="")
