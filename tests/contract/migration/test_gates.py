@@ -361,6 +361,8 @@ async def test_a_topic_that_cannot_be_loaded_where_its_bundle_moves_is_left(
     async with AdminClient(reach(wide), retry_seconds=1) as on_wide:
         for partition in move.partitions:
             await serve_from(on_wide, partition, urlsplit(wide.admin_urls[1]).netloc)
+        # Its bundle may have moved for another topic: it must be loaded before no broker can load it.
+        await on_wide.stats(late)
         await on_wide.post(f"/{late.path}/persistence", FIVE_BOOKIES)
         await moving.freeze_blue()
         await moving.switch()
