@@ -274,6 +274,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("transactions-in-use", stats(committedTxnCount=1)),
     ("transactions-in-use", stats(abortedTxnCount=1)),
     ("transactions-in-use", stats(ongoingTxnCount=1)),
+    ("transactions-in-use", lambda base: with_facts(base, transacted=frozenset({TOPIC}))),
     ("non-persistent-topic", lambda base: with_facts(base, topics={TopicName(NAME, "live", persistent=False): 0})),
     ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
     ("abandoned-subscription", stats(**IDLE)),

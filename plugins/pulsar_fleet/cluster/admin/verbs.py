@@ -26,9 +26,10 @@ class AdminVerbs:
             await self.http.call("GET", ADMIN + path, params=params, answered_retry_seconds=answered_retry_seconds)
         )
 
-    async def get_v3(self, path: str) -> Json:
-        """`GET /admin/v3{path}`: functions, connectors and packages."""
-        return self.http.document(await self.http.call("GET", "/admin/v3" + path))
+    async def get_v3(self, path: str, *, answered_retry_seconds: float | None = None) -> Json:
+        """`GET /admin/v3{path}`: functions, connectors, packages and transactions."""
+        call = self.http.call("GET", "/admin/v3" + path, answered_retry_seconds=answered_retry_seconds)
+        return self.http.document(await call)
 
     async def put(self, path: str, body: Json = None, **params: str | int | bool) -> None:
         """`PUT /admin/v2{path}` with a JSON body."""

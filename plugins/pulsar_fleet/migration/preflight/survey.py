@@ -1,8 +1,8 @@
 """Read from both clusters what the gates check. Changes nothing; loads the topics of the namespaces on blue.
 
 Calls: those of two snapshots (six for a namespace, two for a topic, a fixed number for the cluster and each broker),
-two for the clients and the compacted view of each topic on blue, one for each namespace's non-persistent topics, a
-few for the redirect.
+two for the clients and the compacted view of each topic on blue, one for its transactions where brokers have them, one
+for each namespace's non-persistent topics, a few for the redirect.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pulsar_fleet.migration.preflight.redirect_probe import (
     probe_redirect,
     probe_stored,
 )
+from pulsar_fleet.migration.preflight.transacted_topics import may_transact, read_transacted
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
 from pulsar_fleet.migration.scope import namespaces_besides
 from pulsar_fleet.migration.stats.compaction import compacting_topics
@@ -151,6 +152,7 @@ class _Contents:
     shadows: Mapping[str, Mapping[TopicName, str]]
     scalable: Sequence[InventoryState]
     compacting: frozenset[TopicName]
+    transactional: bool
     unread: frozenset[str]
 
     @classmethod
@@ -192,6 +194,7 @@ class _Contents:
             shadows,
             snapshot.scalable_topics,
             compacting_topics(effective, (name for inside in topics.values() for name in inside)),
+            may_transact(snapshot),
             unread,
         )
 
@@ -213,6 +216,7 @@ async def _namespace(
         if stats.exists and stats.topic.persistent and stats.topic.parent not in shadows
     ]
     compacted, unread_views = await read_compacted(blue, stored, contents.compacting)
+    transacted, unread_buffers = await read_transacted(blue, stored if contents.transactional else ())
     ended = await asyncio.gather(
         *(
             attempts.read(str(topic), ended_by_owner(blue, topic, topic.partitions(count), stored))
@@ -230,7 +234,7 @@ async def _namespace(
         topics=topics,
         partitions=partitions,
         links=links,
-        unread=(*unread, *unread_views, *attempts.take_notes()),
+        unread=(*unread, *unread_views, *unread_buffers, *attempts.take_notes()),
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
@@ -238,6 +242,7 @@ async def _namespace(
         ended=tuple(partition for of_topic in ended for partition in of_topic or ()),
         shadows=shadows,
         compacted=compacted,
+        transacted=transacted,
     )
 
 

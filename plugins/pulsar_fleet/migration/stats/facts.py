@@ -29,6 +29,7 @@ class NamespaceFacts:
     :param shadows: shadow topic on blue → its source.
     :param scalable: scalable topics on blue, `topic://…`.
     :param compacted: partition on blue → what only readers of the compacted topic get.
+    :param transacted: partitions in which transactions were used at any time.
     """
 
     namespace: NamespaceName
@@ -45,6 +46,7 @@ class NamespaceFacts:
     shadows: Mapping[TopicName, str] = field(default_factory=dict)
     scalable: tuple[str, ...] = ()
     compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
+    transacted: frozenset[TopicName] = frozenset()
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

@@ -69,13 +69,25 @@ _RUNS = warns(
 
 
 def no_transactions_are_used(view: View) -> Iterator[Finding]:
-    """Checks all three counters of a topic: committed transactions show that an application uses transactions."""
-    for partition in _partitions(view):
-        if partition.transactions:
+    """Checks all three counters of a topic: committed transactions show that an application uses transactions.
+
+    They begin at 0 when the topic is loaded, and what transactions have written before is still stored.
+    """
+    for facts in view.moving:
+        counts = {partition.topic: partition.transactions for partition in facts.partitions if partition.transactions}
+        used = {
+            **dict.fromkeys(facts.transacted, "transactions were used in it before it was loaded"),
+            **{
+                topic: f"{count} transactions ongoing, committed or aborted since it was loaded"
+                for topic, count in counts.items()
+            },
+        }
+        for topic, value in sorted(used.items()):
             yield _TRANSACTIONS.finding(
-                str(partition.topic),
-                f"{partition.transactions} transactions ongoing, committed or aborted since it was loaded",
-                "stop the transactional applications before the cut-over and start them against green.",
+                str(topic),
+                value,
+                "stop the transactional applications before the cut-over and start them against green. Once none "
+                "uses the topic any more, accept the blocker with a waiver: what they wrote before stays stored.",
             )
 
 
@@ -271,7 +283,3 @@ def _when(milliseconds: int) -> str:
     if not milliseconds:
         return "not since its topic was loaded"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _partitions(view: View) -> Iterator[TopicStats]:
-    return (partition for facts in view.moving for partition in facts.partitions)
