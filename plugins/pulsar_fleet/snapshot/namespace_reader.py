@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
+from pulsar_fleet.cluster.admin.call import PartitionMetadata
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import (
     SCHEMAS_OF,

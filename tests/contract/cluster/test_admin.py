@@ -25,8 +25,8 @@ from tests.support.following_proxy import FollowingProxy
 from tests.support.issuer import issuing
 from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
 
-from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
+from pulsar_fleet.cluster.admin.call import PartitionMetadata, bare, with_body
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Problem
 from pulsar_fleet.cluster.connection import ClusterConnection

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pulsar
 import pytest
 from tests.support.fleets import Fleet, connection
@@ -126,3 +127,24 @@ async def test_no_migration_moves_their_namespace(held: Held, tmp_path: Path) ->
 async def test_a_clean_up_counts_them_as_left_on_blue(held: Held) -> None:
     left = await read_leftovers(held.blue, Move(held.name, Strategy.REDIRECT, "a test", {}, {}))
     assert (left.is_unused, left.scalable) == (False, held.topics)
+
+
+async def test_no_call_of_ours_deletes_their_namespace(held: Held) -> None:
+    await held.blue.delete(f"/{held.live.path}")
+    path = f"/namespaces/{held.name.path}"
+    for force in (False, True):
+        with pytest.raises(PreconditionFailed, match=f"holds 2 scalable topics .{held.topics[0]}, .*nothing was sent"):
+            await held.blue.delete(path, force=force)
+    assert held.name in await held.blue.namespaces(held.name.tenant)
+    # What a broker does with the same call, without force: the topics stay, and their namespace goes.
+    async with httpx.AsyncClient() as client:
+        answered = await client.delete(f"{held.fleet.sandbox['blue'].admin_url}/admin/v2{path}")
+    assert (answered.status_code, await held.blue.namespaces(held.name.tenant)) == (204, ())
+    assert await held.listed() == list(held.topics)
+
+
+async def test_a_namespace_without_them_is_deleted(held: Held) -> None:
+    name = NamespaceName(held.name.tenant, "other")
+    await held.blue.put_namespace(name, {"replication_clusters": ["blue"]})
+    await held.blue.delete(f"/namespaces/{name.path}")
+    assert name not in await held.blue.namespaces(name.tenant)

@@ -10,7 +10,9 @@ import pytest
 from tests.support.snapshots import ORDERS, full_pair
 
 from pulsar_fleet.cli.text import differences_text, snapshot_text
+from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF, Note, Problem
+from pulsar_fleet.cluster.admin.scalable_topics import deleted_namespace
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.migration.cleanup import Leftovers
@@ -135,3 +137,15 @@ def test_a_namespace_on_blue_with_scalable_topics_is_in_use() -> None:
         "blue is still in use: 0 subscriptions and 0 clients, and 2 scalable topics that no run moves, are left "
         f"there, first {EVENTS}."
     )
+
+
+def test_only_the_deletion_of_a_namespace_is_looked_at() -> None:
+    name = NamespaceName.parse(ORDERS)
+    assert deleted_namespace(bare("DELETE", f"/namespaces/{name.path}", force="true")) == name
+    for call in (
+        bare("PUT", f"/namespaces/{name.path}"),
+        bare("DELETE", f"/namespaces/{name.path}/retention"),
+        bare("DELETE", f"/persistent/{name.path}/events"),
+        bare("DELETE", f"/tenants/{name.tenant}"),
+    ):
+        assert deleted_namespace(call) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -73,3 +74,11 @@ def with_body(method: str, path: str, body: Json, **params: str) -> Call:
 def bare(method: str, path: str, **params: str) -> Call:
     """A call without a body."""
     return Call(method, path, tuple(sorted(params.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Partition count and properties of a topic; `partitions` is 0 for a plain topic."""
+
+    partitions: int
+    properties: Mapping[str, str]

@@ -5,26 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
 
 from pulsar_fleet.cluster.admin.broker_urls import BrokerUrls
-from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call
+from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, PartitionMetadata
 from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.admin.scalable_topics import guard_scalable_topics
 from pulsar_fleet.cluster.admin.verbs import ADMIN, AdminVerbs
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    """Partition count and properties of a topic; `partitions` is 0 for a plain topic."""
-
-    partitions: int
-    properties: Mapping[str, str]
 
 
 class AdminClient(AdminVerbs):
@@ -55,6 +47,11 @@ class AdminClient(AdminVerbs):
     def calls(self) -> int:
         """HTTP requests so far, with retries and redirects, without the transport's own repeat of a cut request."""
         return self.http.calls
+
+    async def send(self, call: Call) -> None:
+        """Send a planned call; it raises what `AdminVerbs.send` and `guard_scalable_topics` raise."""
+        await guard_scalable_topics(self, call)
+        await super().send(call)
 
     async def wait_for_rate_limit(self) -> None:
         """Wait for the rate limit: for requests to the cluster over another protocol."""

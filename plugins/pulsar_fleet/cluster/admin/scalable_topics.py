@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Protocol, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
-from pulsar_fleet.cluster.errors import InvalidRequest, NotAllowed, NotFound
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest, NotAllowed, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.cluster.versions import HOLDS_SCALABLE_TOPICS
 
 _NO_SUCH_CALL = 405
 _DELETED = "Scalable topic not found"
+_NAMESPACE = re.compile(r"^/namespaces/([^/]+)/([^/]+)$")
 
 
 class Brokers(Protocol):
     """The part of the admin client that is used here."""
 
     http: BrokerHttp
+    connection: ClusterConnection
 
     async def brokers(self) -> tuple[str, ...]:
         """`host:port` of every live broker."""
@@ -91,3 +97,29 @@ class ScalableTopics:
 def _local(name: str) -> str:
     """The last part of a name as it stands in a REST path."""
     return quote(name.split("/", 4)[-1], safe="")
+
+
+def deleted_namespace(call: Call) -> NamespaceName | None:
+    """The namespace that a call deletes, if it deletes one."""
+    match = _NAMESPACE.match(call.path) if call.method == "DELETE" else None
+    return NamespaceName(*map(unquote, match.groups())) if match else None
+
+
+async def guard_scalable_topics(admin: Brokers, call: Call) -> None:
+    """Refuse to delete a namespace that holds scalable topics; any other call costs nothing.
+
+    A broker deletes it without force (observed, 5.0.0-M1): the topics, with their messages, have no namespace then.
+
+    :raises PreconditionFailed: the namespace holds some; nothing may be sent.
+    """
+    namespace = deleted_namespace(call)
+    if namespace is None:
+        return
+    topics = await (await ScalableTopics.of(admin)).names(namespace)
+    if topics:
+        name, count = admin.connection.name, counted(len(topics), "scalable topic")
+        raise PreconditionFailed(
+            f"{call.text()} on {name}: the namespace holds {count} ({listed(topics)}), which brokers leave without a "
+            "namespace; nothing was sent. Keep the namespace while applications use these topics.",
+            cluster=name,
+        )
