@@ -86,8 +86,7 @@ def no_transactions_are_used(view: View) -> Iterator[Finding]:
             yield _TRANSACTIONS.finding(
                 str(topic),
                 value,
-                "stop the transactional applications before the cut-over and start them against green. Once none "
-                "uses the topic any more, accept the blocker with a waiver: what they wrote before stays stored.",
+                "stop the transactional applications before the cut-over and start them against green.",
             )
 
 
