@@ -105,6 +105,7 @@ test-full: export PULSAR_FLEET_MESSAGE_PAIRS := 500
 test-full: export PULSAR_FLEET_FAULT_RATES := 1000,10000
 test-full: export PULSAR_FLEET_FUZZ_EXAMPLES := 40
 test-full: export PULSAR_FLEET_ESTATES := 200
+test-full: export PULSAR_FLEET_GENERATED_RUNS := 50
 test-full: export PULSAR_FLEET_SERVING_SECONDS := 600
 test-full: setup $(STATE)/classes/.written # What `make test` does a few times, as often as it takes to meet a rare moment
 	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst

@@ -62,6 +62,7 @@ LONGEST = (
     "contract/migration/test_faults",
     "contract/migration/test_gates",
     "contract/migration/test_failback",
+    "contract/migration/test_generated_topics",
     "contract/migration/test_departed_consumer",
     "contract/policy_sync/test_reconciliation",
     "contract/sandbox/test_workload",
