@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
 
-EARLIEST = "earliest"
+EARLIEST, LATEST = "earliest", "latest"
 
 
 async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: datetime | None = None) -> None:
@@ -23,7 +23,7 @@ async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: 
     :param since: begin at the first message that was published then or later; None: at the first stored message.
     """
     name = replicator_cursor(cluster)
-    position = EARLIEST if since is None else await _first_since(source, topic, since)
+    position = await _first_stored(source, topic) if since is None else await _first_since(source, topic, since)
     try:
         await source.create_subscription(topic, name, position)
     except Conflict:
@@ -31,6 +31,20 @@ async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: 
             # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
             await source.delete_subscription(topic, name)
             await source.create_subscription(topic, name, position)
+
+
+async def _first_stored(source: AdminClient, topic: TopicName) -> str:
+    """The earliest position; the latest of a topic that has ended without a ledger, and so without a message.
+
+    Observed on 4.2.4: a terminated topic that never had a message has no ledger when it is loaded again, and the broker
+    never answers the call that sets a cursor to its earliest position.
+    """
+    try:
+        stored = await source.internal_stats(topic)
+    except NotFound:
+        # A partition that nobody has used yet.
+        return EARLIEST
+    return EARLIEST if stored.get("ledgers") else LATEST
 
 
 async def _first_since(source: AdminClient, topic: TopicName, since: datetime) -> Position | str:

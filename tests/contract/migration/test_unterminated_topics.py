@@ -36,6 +36,21 @@ async def test_a_topic_that_its_owner_terminated_ends_on_green_too(moved: MovedN
     assert "terminatedPosition" not in await moved.green.internal_info(moved.topic("live"))
 
 
+async def test_an_ended_topic_that_never_had_a_message_is_copied(moved: MovedNamespace) -> None:
+    """Loaded again it has no ledger, and no cursor of it can be set to the earliest position."""
+    feed = moved.topic("feed")
+    await moved.blue.create_topic(feed)
+    await moved.blue.create_subscription(feed, "archive")
+    await moved.blue.post(f"/{feed.path}/terminate")
+    await moved.blue.put(f"/{feed.path}/unload")
+    moves = await moved.until_cut_over(Strategy.REPLICATE)
+    await moved.cut_over(moves)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+    assert "terminatedPosition" in await moved.green.internal_info(feed)
+    assert "archive" in (await moved.green.stats(feed))["subscriptions"]
+
+
 async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:
     await retain_everything(moved)
     await make_shadow(moved, "shadow", of="live")
