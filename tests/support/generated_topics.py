@@ -54,11 +54,11 @@ class Limit:
 
 
 REFUSING_LIMITS = {
-    Refusal.SUBSCRIPTIONS: Limit("maxSubscriptionsPerTopic", 2),
+    Refusal.SUBSCRIPTIONS: Limit("maxSubscriptionsPerTopic", 3),
     Refusal.TYPES: Limit("subscriptionTypesEnabled", ["Shared", "Key_Shared"]),
     Refusal.ENCRYPTION: Limit("encryptionRequired", True),
 }
-"""What a copy does not fit under; a redirect does. The first: a topic that holds something has two subscriptions."""
+"""What a copy does not fit under; a redirect does. The first has room for the subscriptions, and none for the run."""
 HARMLESS_LIMITS = (
     Limit("maxSubscriptionsPerTopic", 6),
     Limit("subscriptionTypesEnabled", ["Exclusive", "Shared"]),
@@ -190,10 +190,13 @@ def _topic(chance: random.Random, number: int, *, drained: bool) -> GeneratedTop
         compaction = chance.choices((Compaction.NONE, Compaction.DONE, Compaction.LATER), (6, 3, 1))[0]
     tail = chance.choice((0, 0, 5)) if compaction is not Compaction.NONE else 0
     encrypted = chance.random() < 0.1
+    retention = None if drained or chance.random() < 0.7 else chance.choice(RETENTIONS)
+    # A broker deletes a full ledger that is compacted at any time where no retention keeps it.
+    log_stays = retention is not None or compaction is not Compaction.DONE
     return GeneratedTopic(
         name=f"topic-{number}",
         partitions=chance.choice((0, 0, 2)),
-        retention=None if drained or chance.random() < 0.7 else chance.choice(RETENTIONS),
+        retention=retention,
         ttl=chance.choice((None, None, TWO_HOURS)),
         deduplicated=chance.random() < 0.15,
         subscriptions=_subscriptions(chance, messages, drained=drained),
@@ -208,8 +211,8 @@ def _topic(chance: random.Random, number: int, *, drained: bool) -> GeneratedTop
         transactions=False,
         compaction=compaction,
         tail=tail,
-        unloaded=chance.random() < 0.4,
-        terminated=chance.random() < 0.15,
+        unloaded=chance.random() < 0.4 and log_stays,
+        terminated=chance.random() < 0.15 and log_stays,
     )
 
 
