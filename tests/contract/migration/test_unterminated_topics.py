@@ -51,21 +51,6 @@ async def test_an_ended_topic_that_never_had_a_message_is_copied(moved: MovedNam
     assert "archive" in (await moved.green.stats(feed))["subscriptions"]
 
 
-async def test_a_topic_that_blue_empties_behind_the_flag_is_proven(moved: MovedNamespace) -> None:
-    """Nobody has to read its messages, so blue removes them when it has terminated it; the first proof has them all."""
-    read = moved.topic("read")
-    await moved.blue.create_topic(read)
-    await moved.publish("read", 5)
-    await moved.blue.put(f"/{read.path}/unload")
-    moves = await moved.until_cut_over(Strategy.REPLICATE)
-    await moved.cut_over(moves)
-    async with asyncio.timeout(20):
-        while (await moved.blue.internal_info(read)).get("ledgers", [{}])[0].get("entries"):
-            await asyncio.sleep(0.5)
-    await moved.finish(moves)
-    assert moved.phase == Phase.FINISHED
-
-
 async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:
     await retain_everything(moved)
     await make_shadow(moved, "shadow", of="live")

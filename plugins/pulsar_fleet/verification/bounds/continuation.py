@@ -20,7 +20,7 @@ def source_after(earlier: JsonObject, whole: TopicBounds, name: str) -> tuple[To
     :param name: of the source's cluster.
     """
     end = Position.parse(earlier["ends"]["source"])
-    if len(whole.ledgers) and end.ledger not in dict(whole.ledgers.runs):
+    if end.ledger not in dict(whole.ledgers.runs):
         raise Unprovable(
             f"the proof of run {earlier['run']} ends at {end} of {name}, whose ledger was removed since: "
             "later messages may be deleted that were never compared; verify it with mode 'full'"

@@ -6,16 +6,14 @@ import asyncio
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import TopicBounds
-from pulsar_fleet.verification.bounds.continuation import Unprovable, target_after
+from pulsar_fleet.verification.bounds.continuation import Unprovable
 
 _MOST_LOOKED_AT = 20_000
 _LOOKED_AT_ONCE = 32
-_NEWEST = Position(2**63 - 1, 0)
 
 
 async def without_later(
@@ -73,14 +71,3 @@ async def oldest_copy(
 async def origin_of(copies: Copies, index: int) -> Position | None:
     """The source position of an entry of the target; None if the target has no entry at all."""
     return await copies.origin(index) if len(copies.copies) else None
-
-
-async def require_all_proven(
-    earlier: JsonObject | None, copies: Copies, target: TopicBounds, names: tuple[str, str]
-) -> None:
-    """`Unprovable` unless an earlier proof covers every copy of a source that has removed all its messages since.
-
-    Blue does that when it has terminated a topic that has neither a retention nor an unread message.
-    """
-    if earlier is None or await copies.count_up_to(_NEWEST) > target_after(earlier, target, names[1]).begin:
-        raise Unprovable(f"{names[0]} has no messages of it any more, but {names[1]} has copies of them")

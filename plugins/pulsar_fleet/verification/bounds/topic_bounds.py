@@ -16,7 +16,7 @@ from pulsar_fleet.messages.ranges import ANY_REPLICATOR, NO_REPLICATOR, TopicBou
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
 from pulsar_fleet.verification.bounds.continuation import Unprovable, require_beginning, source_after, target_after
-from pulsar_fleet.verification.bounds.copy_search import oldest_copy, origin_of, require_all_proven, without_later
+from pulsar_fleet.verification.bounds.copy_search import oldest_copy, origin_of, without_later
 from pulsar_fleet.verification.bounds.sample import sample_pair
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import EntryMapping, Pair
@@ -165,7 +165,7 @@ class Bounder:
         if earlier and scope.keeps_all:
             require_beginning(earlier, target, self.names[1])
         if source.first is None:
-            return await self._empty_source(scope, copies, source, target, begins)
+            return self._empty_source(topic, source, target, begins)
         if self.mapping is EntryMapping.COPIES:
             target = await without_later(copies, self.source, self.names, source, target)
             return replace(await self._begun(scope, copies, source, target, begins), target_origin=ANY_REPLICATOR)
@@ -203,12 +203,12 @@ class Bounder:
         earlier = scope.earlier.get(str(topic))
         return target_after(earlier, target, self.names[1]) if earlier else target
 
-    async def _empty_source(
-        self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position | None
+    def _empty_source(
+        self, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position | None
     ) -> Pair:
         if begins is not None and not len(source.ledgers):
-            await require_all_proven(scope.earlier.get(source.topic), copies, target, self.names)
-        return Pair(source.topic, source, replace(target, begin=0, end=0), publish_time=True)
+            raise Unprovable(f"{self.names[0]} has no messages of it any more, but {self.names[1]} has copies of them")
+        return Pair(str(topic), source, replace(target, begin=0, end=0), publish_time=True)
 
     async def _replicated(
         self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position
