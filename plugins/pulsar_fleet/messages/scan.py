@@ -110,7 +110,7 @@ def content_digest(entry_range: Range) -> Callable[[Any], bytes]:
 def latest_values(engine: Engine, entry_range: Range, keep: Callable[[Any], Kept]) -> list[Kept]:
     """The latest message of each key, converted by `keep`, in topic order; only the converted messages use memory.
 
-    Keys whose latest message has no payload (deleted keys) and messages without a key are left out: compaction drops
+    Keys whose latest message has no content (deleted keys) and messages without a key are left out: compaction drops
     both, on each cluster at a different time.
     """
     latest: dict[bytes, Kept] = {}
@@ -118,7 +118,7 @@ def latest_values(engine: Engine, entry_range: Range, keep: Callable[[Any], Kept
         for message in messages:
             if message.key is not None:
                 latest.pop(message.key, None)
-                if message.payload:
+                if not message.deletes_key:
                     latest[message.key] = keep(message)
     return list(latest.values())
 

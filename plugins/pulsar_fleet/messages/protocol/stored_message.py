@@ -32,6 +32,8 @@ class StoredMessage(NamedTuple):
     :param null_value: a tombstone, which is not a message with an empty payload.
     :param encryption: keys and parameters of a message that is stored encrypted; None for plain text. An encrypted
         batch is one message.
+    :param empty: an encrypted message whose content is empty: where it is compressed, its metadata has the size before,
+        by which a broker's compaction deletes the key (observed on 4.2.4).
     """
 
     ledger: int
@@ -50,6 +52,12 @@ class StoredMessage(NamedTuple):
     properties: Mapping[bytes, bytes]
     payload: bytes
     encryption: bytes | None = None
+    empty: bool = False
+
+    @property
+    def deletes_key(self) -> bool:
+        """Whether it is the end of its key in the view of a compacted topic."""
+        return self.empty or not self.payload
 
     @property
     def position(self) -> Position:
@@ -104,7 +112,8 @@ def unpack(content: EntryContent, payload: bytes) -> Iterator[StoredMessage]:
     """
     metadata = content.metadata
     if metadata.encryption_keys:
-        yield _single(content, payload, encryption=_encryption(metadata))
+        empty = metadata.HasField("uncompressed_size") and not metadata.uncompressed_size
+        yield _single(content, payload)._replace(encryption=_encryption(metadata), empty=empty)
         return
     if metadata.compression:
         payload = _decompress(payload, metadata.compression, metadata.uncompressed_size)
@@ -114,9 +123,8 @@ def unpack(content: EntryContent, payload: bytes) -> Iterator[StoredMessage]:
         yield _single(content, payload)
 
 
-def _single(content: EntryContent, payload: bytes, encryption: bytes | None = None) -> StoredMessage:
-    metadata = content.metadata
-    return _message(content, metadata, _ONE_MESSAGE, payload)._replace(encryption=encryption)
+def _single(content: EntryContent, payload: bytes) -> StoredMessage:
+    return _message(content, content.metadata, _ONE_MESSAGE, payload)
 
 
 def _batch(content: EntryContent, payload: bytes) -> Iterator[StoredMessage]:
