@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import ArrayDocument, Document
@@ -115,6 +115,27 @@ class Pair:
         return self.source if side is Side.SOURCE else self.target
 
 
+class Part(Protocol):
+    """What concerns the log of a topic, or its latest values."""
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """The topic, and whether it concerns its latest values."""
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+def logs_of(parts: Iterable[PartT]) -> tuple[PartT, ...]:
+    """One part for each topic: of its log, or of its latest values where its log is not compared."""
+    by_topic: dict[str, PartT] = {}
+    for part in parts:
+        topic, compacted = part.key
+        if not compacted or topic not in by_topic:
+            by_topic[topic] = part
+    return tuple(by_topic.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Problem(ArrayDocument):
     """A verdict that was decided without reading a message.
@@ -172,9 +193,8 @@ class VerifyRequest(Document):
 
     @property
     def logs(self) -> tuple[Pair, ...]:
-        """One pair for each topic: its log, or its latest values where its log is not compared."""
-        read = {pair.topic for pair in self.pairs if not pair.compacted}
-        return tuple(pair for pair in self.pairs if not (pair.compacted and pair.topic in read))
+        """One pair for each topic, see `logs_of`."""
+        return logs_of(self.pairs)
 
     @property
     def entries(self) -> int:

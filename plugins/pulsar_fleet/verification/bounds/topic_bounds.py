@@ -75,9 +75,9 @@ class Bounder:
         try:
             log = await self._log(scope, topic, stats, target_stats)
         except Unprovable as error:
-            return (replace(view, notes=(*view.notes, f"its log was not compared: {error}")),)
+            return (_without_log(view, str(error)),)
         if len(log.source) and not len(log.target.ledgers):
-            return (replace(view, notes=(*view.notes, f"its log was not compared: {self.names[1]} holds none of it")),)
+            return (_without_log(view, f"{self.names[1]} holds none of it"),)
         return log, view
 
     async def _log(self, scope: Scope, topic: TopicName, stats: JsonObject, target_stats: JsonObject) -> Pair:
@@ -292,3 +292,8 @@ class Bounder:
             return target.ledgers.at(end - 1), True
         first = target.ledgers.at(0)
         return Position(first.ledger, first.entry - 1), True
+
+
+def _without_log(view: Pair, reason: str) -> Pair:
+    """The pair of the latest values of a topic whose log is not compared."""
+    return replace(view, notes=(*view.notes, f"its log was not compared: {reason}"))

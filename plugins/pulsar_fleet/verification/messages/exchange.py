@@ -18,7 +18,7 @@ def with_exchanges(verdicts: Sequence[TopicVerdict], source: Address, target: Ad
 
     Its messages are not described one by one: each would look lost, and each of the other topic's of unknown origin.
     """
-    different = [verdict for verdict in verdicts if verdict.verdict is Verdict.DIFFERENT and not verdict.key[1]]
+    different = [verdict for verdict in verdicts if verdict.verdict is Verdict.DIFFERENT and not verdict.compacted]
     holders: dict[_Content, list[str]] = defaultdict(list)
     contents = {verdict.topic: {side: _content(verdict, side) for side in Side} for verdict in different}
     for topic, sides in contents.items():
@@ -31,7 +31,7 @@ def with_exchanges(verdicts: Sequence[TopicVerdict], source: Address, target: Ad
         return min((other for other in others if other != topic), default=None)
 
     def named(verdict: TopicVerdict) -> TopicVerdict:
-        if verdict.key[1] or verdict.topic not in contents or (other := holder(verdict.topic)) is None:
+        if verdict.compacted or verdict.topic not in contents or (other := holder(verdict.topic)) is None:
             return verdict
         cause = f"{other} on {target.name} holds what this topic holds on {source.name}"
         if holder(other) == verdict.topic:

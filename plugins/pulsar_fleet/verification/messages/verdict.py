@@ -15,7 +15,7 @@ from pulsar_fleet.messages.digests import ENCODING_VERSION, TopicDigest, differi
 from pulsar_fleet.messages.protocol.stored_entry import ENTRY_ENCODING_VERSION
 from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.verification.messages.differences import Difference
-from pulsar_fleet.verification.request import Pair, VerifyRequest
+from pulsar_fleet.verification.request import Pair, VerifyRequest, logs_of
 
 NONE_READ = "none"
 ENCODINGS = {EngineName.MESSAGE: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
@@ -79,12 +79,17 @@ class TopicVerdict(Document):
     @property
     def key(self) -> tuple[str, bool]:
         """What identifies it, as `Pair.key`."""
-        return self.topic, bool(self.proof.get("compacted"))
+        return self.topic, self.compacted
+
+    @property
+    def compacted(self) -> bool:
+        """Whether it is on the latest values of the topic and not on its log."""
+        return bool(self.proof.get("compacted"))
 
     @property
     def label(self) -> str:
         """The topic, and that the verdict is on its latest values if it is."""
-        return f"{self.topic} (latest value of each key)" if self.proof.get("compacted") else self.topic
+        return f"{self.topic} (latest value of each key)" if self.compacted else self.topic
 
     @property
     def proven(self) -> int:
@@ -114,16 +119,12 @@ class NamespaceVerdict(Document):
     @property
     def messages(self) -> int:
         """Messages compared, counted in the source; a latest value that the log has too counts once."""
-        return sum(topic.source_messages for topic in self._logs())
+        return sum(topic.source_messages for topic in logs_of(self.topics))
 
     @property
     def proven(self) -> int:
         """Messages of the source that the proofs cover, with those of earlier proofs that they continue."""
-        return sum(topic.proven for topic in self._logs())
-
-    def _logs(self) -> Iterable[TopicVerdict]:
-        """One verdict for each topic: on its log if there is one."""
-        return {topic.topic: topic for topic in sorted(self.topics, key=lambda topic: not topic.key[1])}.values()
+        return sum(topic.proven for topic in logs_of(self.topics))
 
 
 @dataclass(frozen=True, slots=True)
