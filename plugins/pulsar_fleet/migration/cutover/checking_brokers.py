@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.unread_brokers import read_settings
@@ -109,8 +110,12 @@ async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> dict[Topi
     unserved: dict[TopicName, FleetError] = {}
     waiting = list(topics)
     while waiting:
-        answers = await asyncio.gather(*(_load(admin, topic) for topic in waiting))
-        errors = {topic: error for topic, error in zip(waiting, answers, strict=True) if error is not None}
+        answers = await stats_of(admin, waiting, precise=False, together=False)
+        errors = {
+            topic: answer
+            for topic, answer in answers.items()
+            if isinstance(answer, FleetError) and not isinstance(answer, NotFound)
+        }
         waiting = [topic for topic, error in errors.items() if isinstance(error, Conflict) and loop.time() < end]
         unserved |= {topic: error for topic, error in errors.items() if topic not in waiting}
         await asyncio.sleep(0.2 if waiting else 0)
@@ -124,13 +129,3 @@ async def require_loaded(admin: AdminClient, topics: Sequence[TopicName]) -> Non
     """
     for error in (await load_all(admin, topics)).values():
         raise error
-
-
-async def _load(admin: AdminClient, topic: TopicName) -> FleetError | None:
-    try:
-        await admin.stats(topic, precise=False)
-    except NotFound:
-        return None
-    except FleetError as error:
-        return error
-    return None
