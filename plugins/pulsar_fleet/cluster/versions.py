@@ -136,6 +136,9 @@ class Fact:
         return self.holds(newer) and not self.holds(older)
 
 
+# Releases that came out together, and the first of 5.0 that has what is in them.
+_JULY_2026 = ("4.0.12", "4.2.3", "5.0.0")
+_OCTOBER_2026 = ("4.0.14", "4.2.5", "5.0.0")
 KEEPS_TOPIC_POLICIES = Fact(
     id="keeps-topic-policies",
     says="A policy of a topic that is set before the last one can be read is kept.",
@@ -165,7 +168,7 @@ COMPLETES_PUBLISHES = Fact(
     says="Publishes in flight are completed when their topic is terminated.",
     before="Publishes in flight at a termination may never be completed, and their topic stays fenced: producers are "
     "quiesced before.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26678; 4.0.7 and 4.2.4",
     word=Word.HALF,
 )
@@ -174,7 +177,7 @@ ENDS_AT_THE_TERMINATION = Fact(
     says="No entry is stored behind the position of a termination.",
     before="A termination that meets the roll-over of a ledger leaves it writable: entries behind its position are "
     "acknowledged to producers and never delivered.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26680; 4.2.4",
     word=Word.HALF,
 )
@@ -190,7 +193,7 @@ KEEPS_THE_MARK = Fact(
     id="keeps-the-mark-of-the-flag",
     says="The mark of a terminated topic survives a crash of its broker.",
     before="A crash right after the flag may lose the mark of a terminated topic, its property `migrated`.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26227, apache/pulsar#26509",
     word=Word.UPSTREAM,
 )
@@ -198,7 +201,7 @@ KEEPS_SOURCES_OF_SHADOWS = Fact(
     id="keeps-the-source-of-a-shadow",
     says="Trimming, offloading or deleting a shadow topic leaves the ledgers of its source alone.",
     before="Trimming, offloading or deleting a shadow topic may delete ledgers of its source.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26746; 4.2.4",
     word=Word.HALF,
 )
@@ -206,7 +209,7 @@ SWITCHES_SHADOW_TOPICS = Fact(
     id="switches-shadow-topics",
     says="`enableShadowTopics` decides whether shadow topics are created, loaded and replicated to.",
     before="Shadow topics cannot be switched off.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26739",
     word=Word.UPSTREAM,
 )
@@ -214,7 +217,7 @@ CHECKS_MORE_RIGHTS = Fact(
     id="checks-more-rights",
     says="Reading schemas and subscriptions needs the rights of the topic: a role that read them may be refused.",
     before="Schemas and subscriptions are read without the rights of the topic.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26643, apache/pulsar#26644, apache/pulsar#26767, apache/pulsar#26773",
     word=Word.UPSTREAM,
 )
@@ -222,7 +225,7 @@ WAITS_FOR_TOPIC_POLICIES = Fact(
     id="waits-for-topic-policies",
     says="Policies of a topic are read when all of them are loaded.",
     before="Policies of a topic that are read right after an unload may be an older answer.",
-    since=("4.0.14", "4.2.5", "5.0.0"),
+    since=_OCTOBER_2026,
     source="apache/pulsar#26513",
     word=Word.UPSTREAM,
 )
@@ -230,7 +233,7 @@ KEEPS_REPLICATED_TOPICS = Fact(
     id="keeps-replicated-topics",
     says="An inactive topic that still replicates is not deleted.",
     before="An inactive topic may be deleted while it still replicates.",
-    since=("4.0.12", "4.2.3", "5.0.0"),
+    since=_JULY_2026,
     source="apache/pulsar#25915",
     word=Word.UPSTREAM,
 )
@@ -238,7 +241,7 @@ STORES_TOPIC_POLICIES_AS_METADATA = Fact(
     id="stores-topic-policies-as-metadata",
     says="Policies of topics can be stored as metadata: then `__change_events` has none of them (PIP-469).",
     before="Policies of topics are in `__change_events`.",
-    since=("4.0.12", "4.2.3", "5.0.0"),
+    since=_JULY_2026,
     source="apache/pulsar#25707",
     word=Word.UPSTREAM,
 )

@@ -34,17 +34,14 @@ async def read_transacted(
     """
     attempts = PartialReads()
     states = await asyncio.gather(*(_state(blue, topic) for topic in partitions))
+    transacted: set[TopicName] = set()
     for topic, state in zip(partitions, states, strict=True):
         if isinstance(state, FleetError):
             attempts.note(str(topic), Problem.UNREADABLE, str(state))
         elif state in _RECOVERING:
             attempts.note(str(topic), Problem.UNREADABLE, f"its transactions are in the state {state!r}")
-    settled = _UNUSED | _RECOVERING
-    transacted = (
-        topic
-        for topic, state in zip(partitions, states, strict=True)
-        if not isinstance(state, FleetError) and state not in settled
-    )
+        elif state not in _UNUSED:
+            transacted.add(topic)
     return frozenset(transacted), tuple(attempts.take_notes())
 
 

@@ -24,7 +24,6 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, Snapshot
 
 _INACTIVE = "inactive_topic_policies"
-"""Since #23697 deduplication identifies a replicator's messages by position; before, it could drop some."""
 
 
 def policies_are_known_to_the_target(pair: Pair) -> Iterator[Finding]:

@@ -55,8 +55,8 @@ def _measured(cluster: str, versions: Sequence[str], role: Role) -> Iterator[Fin
             "use brokers of one of these minor versions, or accept with a waiver that this one was not compared.",
         )
     for version in versions:
-        if changed := changes_since_measured(version):
-            yield _unmeasured_patch(cluster, version, changed)
+        if (release := release_of(version)) and (changed := changes_since_measured(version)):
+            yield _unmeasured_patch(cluster, version, release.measured, changed)
     releases = [release for version in versions if (release := release_of(version)) and role not in release.roles]
     if releases:
         older = releases[0]
@@ -69,10 +69,8 @@ def _measured(cluster: str, versions: Sequence[str], role: Role) -> Iterator[Fin
         )
 
 
-def _unmeasured_patch(cluster: str, version: str, changed: Sequence[Fact]) -> Finding:
+def _unmeasured_patch(cluster: str, version: str, measured: str, changed: Sequence[Fact]) -> Finding:
     """The patch counts as the measured one of its line, but for what is known to differ."""
-    release = release_of(version)
-    measured = release.measured if release else ""
     newer = version_order(version) > version_order(measured)
     differences = " ".join(fact.says if newer else fact.before for fact in changed)
     sources = listed(sorted({fact.source.partition(";")[0] for fact in changed}), most=20)

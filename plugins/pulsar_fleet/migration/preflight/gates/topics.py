@@ -74,14 +74,10 @@ def no_transactions_are_used(view: View) -> Iterator[Finding]:
     They begin at 0 when the topic is loaded, and what transactions have written before is still stored.
     """
     for facts in view.moving:
-        counts = {partition.topic: partition.transactions for partition in facts.partitions if partition.transactions}
-        used = {
-            **dict.fromkeys(facts.transacted, "transactions were used in it before it was loaded"),
-            **{
-                topic: f"{count} transactions ongoing, committed or aborted since it was loaded"
-                for topic, count in counts.items()
-            },
-        }
+        used = dict.fromkeys(facts.transacted, "transactions were used in it before it was loaded")
+        for partition in facts.partitions:
+            if count := partition.transactions:
+                used[partition.topic] = f"{count} transactions ongoing, committed or aborted since it was loaded"
         for topic, value in sorted(used.items()):
             yield _TRANSACTIONS.finding(
                 str(topic),
