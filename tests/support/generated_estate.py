@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pulsar
+from tests.support.encryption import encryption
 from tests.support.generated_topics import Compaction, GeneratedNamespace, GeneratedTopic, Kind, Refusal, Subscription
-from tests.support.moved_namespace import MovedNamespace
+from tests.support.moved_namespace import MovedNamespace, empty_log
 
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
@@ -20,25 +21,26 @@ PROGRAM = Path(__file__).with_name("GeneratedTransactions.java")
 RESISTS = "late"
 """The topic that becomes a shadow behind the gates, where a run has one that resists."""
 DELAY = timedelta(hours=1)
+Options = Mapping[str, object]
 
 
 async def build(moved: MovedNamespace, generated: GeneratedNamespace, keys: Path) -> None:
     """Make the topics in the namespace, which exists; without its limits.
 
-    :param keys: a folder for the keys of messages that are encrypted.
+    :param keys: a folder for the key of messages that are encrypted.
     """
     path = f"/namespaces/{moved.namespace.path}"
     if generated.retention:
         await moved.blue.post(f"{path}/retention", generated.retention)
     if generated.ttl:
         await moved.blue.post(f"{path}/messageTTL", generated.ttl)
-    make_keys(keys)
+    secret = encryption(keys)
     await asyncio.gather(*(_create(moved, topic) for topic in generated.topics))
-    await asyncio.gather(*(asyncio.to_thread(_fill, moved, topic, keys) for topic in generated.topics))
+    await asyncio.gather(*(asyncio.to_thread(_fill, moved, topic, secret) for topic in generated.topics))
     await asyncio.to_thread(_transact, moved, [topic for topic in generated.topics if topic.transactions])
-    await asyncio.gather(*(_complete(moved, topic, keys) for topic in generated.topics))
+    await asyncio.gather(*(_complete(moved, topic, secret) for topic in generated.topics))
     if generated.refusal is Refusal.SHADOW:
-        await make_shadow(moved, "shadow")
+        await moved.make_shadow("shadow", of="live")
     if generated.kind is Kind.RESISTING:
         await moved.blue.create_topic(moved.topic(RESISTS))
 
@@ -56,20 +58,6 @@ async def lift_limits(moved: MovedNamespace, generated: GeneratedNamespace) -> N
             for limit in generated.limits:
                 path = f"/namespaces/{moved.namespace.path}/{limit.path}"
                 await (admin.post(path, False) if limit.value is True else admin.delete(path))
-
-
-async def make_shadow(moved: MovedNamespace, name: str) -> None:
-    """A shadow of `live`, which is not linked to it: a link is a change of settings that the proof sees."""
-    await moved.blue.put(f"/{moved.topic(name).path}", {SHADOW_SOURCE: str(moved.topic("live"))})
-
-
-def make_keys(folder: Path) -> None:
-    """A pair of keys for messages that an application encrypts."""
-    private, public = folder / "private.pem", folder / "public.pem"
-    command = ("openssl", "genrsa", "-out", str(private), "2048")
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    command = ("openssl", "rsa", "-in", str(private), "-pubout", "-out", str(public))
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 async def _create(moved: MovedNamespace, topic: GeneratedTopic) -> None:
@@ -92,25 +80,21 @@ async def _create(moved: MovedNamespace, topic: GeneratedTopic) -> None:
             await moved.blue.create_subscription(partition, subscription.name)
 
 
-def _fill(moved: MovedNamespace, topic: GeneratedTopic, keys: Path) -> None:
+def _fill(moved: MovedNamespace, topic: GeneratedTopic, secret: Options) -> None:
     for partition in moved.topic(topic.name).partitions(topic.partitions):
-        _write(moved.client, partition, topic, range(topic.messages), keys)
+        _write(moved.client, partition, topic, range(topic.messages), secret)
         for subscription in topic.subscriptions:
             _acknowledge(moved.client, partition, subscription)
 
 
 def _write(
-    client: pulsar.Client, partition: TopicName, topic: GeneratedTopic, numbers: Sequence[int], keys: Path
+    client: pulsar.Client, partition: TopicName, topic: GeneratedTopic, numbers: Sequence[int], secret: Options
 ) -> None:
-    encryption = {
-        "encryption_key": "owner",
-        "crypto_key_reader": pulsar.CryptoKeyReader(str(keys / "public.pem"), str(keys / "private.pem")),
-    }
     producer = client.create_producer(
         str(partition),
         batching_enabled=topic.batched,
         compression_type=pulsar.CompressionType.LZ4 if topic.compressed else pulsar.CompressionType.NONE,
-        **(encryption if topic.encrypted else {}),
+        **(secret if topic.encrypted else {}),
     )
     for number in numbers:
         is_tombstone = topic.tombstones and number % 7 == 6
@@ -154,28 +138,18 @@ def _transact(moved: MovedNamespace, topics: Sequence[GeneratedTopic]) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-async def _complete(moved: MovedNamespace, topic: GeneratedTopic, keys: Path) -> None:
+async def _complete(moved: MovedNamespace, topic: GeneratedTopic, secret: Options) -> None:
     """What comes when every message but the tail is there."""
     blue, partitions = moved.blue, moved.topic(topic.name).partitions(topic.partitions)
     if topic.compaction in (Compaction.DONE, Compaction.TRIMMED):
         await compact(blue, partitions)
     tail = range(topic.messages, topic.messages + topic.tail)
     for partition in partitions if tail else ():
-        await asyncio.to_thread(_write, moved.client, partition, topic, tail, keys)
+        await asyncio.to_thread(_write, moved.client, partition, topic, tail, secret)
     if topic.compaction is Compaction.TRIMMED:
-        await _empty_log(moved, partitions[0])
+        await empty_log(moved.blue, partitions[0])
     for partition in partitions:
         if topic.terminated:
             await blue.post(f"/{partition.path}/terminate")
         if topic.unloaded:
             await blue.put(f"/{partition.path}/unload")
-
-
-async def _empty_log(moved: MovedNamespace, table: TopicName) -> None:
-    """Compact what came since, begin a new ledger and delete the full ones."""
-    await compact(moved.blue, [table])
-    await moved.blue.put(f"/{table.path}/unload")
-    async with asyncio.timeout(20):
-        while sum(ledger["entries"] for ledger in (await moved.blue.internal_stats(table))["ledgers"]):
-            await moved.blue.post(f"/{table.path}/trim")
-            await asyncio.sleep(0.5)

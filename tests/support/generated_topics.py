@@ -92,7 +92,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class GeneratedTopic:
-    """One topic; what it holds is written in the order of these fields.
+    """One topic, and what it holds; a plain topic unless a field says more.
 
     :param partitions: 0 for a plain topic.
     :param messages: in each partition.
@@ -104,23 +104,23 @@ class GeneratedTopic:
     """
 
     name: str
-    partitions: int
-    retention: dict[str, int] | None
-    ttl: int | None
-    deduplicated: bool
-    subscriptions: tuple[Subscription, ...]
     messages: int
     keys: int
-    batched: bool
-    compressed: bool
-    encrypted: bool
-    delayed: int
-    tombstones: bool
-    transactions: bool
-    compaction: Compaction
-    tail: int
-    unloaded: bool
-    terminated: bool
+    partitions: int = 0
+    retention: dict[str, int] | None = None
+    ttl: int | None = None
+    deduplicated: bool = False
+    subscriptions: tuple[Subscription, ...] = ()
+    batched: bool = False
+    compressed: bool = False
+    encrypted: bool = False
+    delayed: int = 0
+    tombstones: bool = False
+    transactions: bool = False
+    compaction: Compaction = Compaction.NONE
+    tail: int = 0
+    unloaded: bool = False
+    terminated: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ def generate(seed: int) -> GeneratedNamespace:
     drained = kind is Kind.DRAINED
     topics = [_topic(chance, number, drained=drained) for number in range(TOPICS)]
     if refusal is Refusal.TRIMMED:
-        topics[chance.randrange(TOPICS)] = _special("trimmed", Compaction.TRIMMED, tail=1)
+        topics[chance.randrange(TOPICS)] = GeneratedTopic("trimmed", 30, 10, compaction=Compaction.TRIMMED, tail=1)
     elif refusal is Refusal.TRANSACTIONS:
-        topics[chance.randrange(TOPICS)] = _special(
-            "paid", Compaction.NONE, transactions=True, unloaded=chance.random() < 0.7
+        topics[chance.randrange(TOPICS)] = GeneratedTopic(
+            "paid", 30, 10, transactions=True, unloaded=chance.random() < 0.7
         )
     return GeneratedNamespace(
         seed=seed,
@@ -208,7 +208,6 @@ def _topic(chance: random.Random, number: int, *, drained: bool) -> GeneratedTop
         encrypted=encrypted,
         delayed=0 if drained else chance.choice((0, 0, 4)),
         tombstones=chance.random() < 0.3,
-        transactions=False,
         compaction=compaction,
         tail=tail,
         unloaded=chance.random() < 0.4 and log_stays,
@@ -226,29 +225,3 @@ def _subscriptions(chance: random.Random, messages: int, *, drained: bool) -> tu
         skipped = chance.choice((0, 0, 2)) if messages - read > 3 else 0
         subscriptions.append(Subscription(name, read, skipped))
     return tuple(subscriptions)
-
-
-def _special(
-    name: str, compaction: Compaction, *, transactions: bool = False, tail: int = 0, unloaded: bool = False
-) -> GeneratedTopic:
-    """A plain topic of ten keys without any subscription."""
-    return GeneratedTopic(
-        name=name,
-        partitions=0,
-        retention=None,
-        ttl=None,
-        deduplicated=False,
-        subscriptions=(),
-        messages=30,
-        keys=10,
-        batched=False,
-        compressed=False,
-        encrypted=False,
-        delayed=0,
-        tombstones=False,
-        transactions=transactions,
-        compaction=compaction,
-        tail=tail,
-        unloaded=unloaded,
-        terminated=False,
-    )

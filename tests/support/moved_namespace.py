@@ -14,7 +14,7 @@ import pulsar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
@@ -23,6 +23,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
@@ -69,6 +70,10 @@ class MovedNamespace:
             await asyncio.to_thread(producer.send, b"%d" % number)
         await asyncio.to_thread(producer.close)
 
+    async def make_shadow(self, name: str, *, of: str) -> None:
+        """Not linked to its source, which would be a change of settings that the proof sees."""
+        await self.blue.put(f"/{self.topic(name).path}", {SHADOW_SOURCE: str(self.topic(of))})
+
     async def until_cut_over(self, strategy: Strategy | None) -> Moves:
         reference, _ = await steps.check_gates(self.sides, self.run, [self.namespace], strategy)
         moves = Moves.from_json(self.run.artefacts.read_json(reference))
@@ -99,3 +104,13 @@ class MovedNamespace:
     @property
     def phase(self) -> str | None:
         return self.run.ledger.last_phase(str(self.namespace))
+
+
+async def empty_log(admin: AdminClient, table: TopicName) -> None:
+    """Compact what came since, begin a new ledger and delete the full ones."""
+    await compact(admin, [table])
+    await admin.put(f"/{table.path}/unload")
+    async with asyncio.timeout(20):
+        while sum(ledger["entries"] for ledger in (await admin.internal_stats(table))["ledgers"]):
+            await admin.post(f"/{table.path}/trim")
+            await asyncio.sleep(0.5)

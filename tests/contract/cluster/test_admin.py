@@ -607,13 +607,6 @@ async def test_a_schema_that_cannot_be_parsed_is_rejected(on_blue: AdminClient, 
 
 
 @pytest.fixture
-async def proxy(blue: ClusterConnection) -> AsyncIterator[Proxy]:
-    """A proxy in front of blue's broker."""
-    async with Proxy(blue.admin_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def behind(blue: ClusterConnection, proxy: Proxy) -> AsyncIterator[AdminClient]:
     """A client that reaches blue through the proxy."""
     async with AdminClient(replace(blue, admin_url=proxy.url)) as admin:

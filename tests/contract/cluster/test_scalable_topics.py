@@ -30,13 +30,6 @@ DELETED = answer(404, '{"reason": "Scalable topic not found: topic://acme/orders
 
 
 @pytest.fixture
-async def proxy(blue: ClusterConnection) -> AsyncIterator[Proxy]:
-    """A proxy in front of blue's broker."""
-    async with Proxy(blue.admin_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def behind(blue: ClusterConnection, proxy: Proxy) -> AsyncIterator[AdminClient]:
     """A client that reaches blue through the proxy, one call after the other, and never tries again."""
     connection = replace(blue, admin_url=proxy.url, max_connections=1)

@@ -6,9 +6,8 @@ import asyncio
 
 import pulsar
 import pytest
-from tests.support.moved_namespace import MovedNamespace
+from tests.support.moved_namespace import MovedNamespace, empty_log
 
-from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
@@ -91,16 +90,6 @@ def write(client: pulsar.Client, table: TopicName, values: list[tuple[str, int]]
     for key, number in values:
         producer.send(b"%d" % number, partition_key=key)
     producer.close()
-
-
-async def empty_log(admin: AdminClient, table: TopicName) -> None:
-    """Compact what came since, begin a new ledger and delete the full ones."""
-    await compact(admin, [table])
-    await admin.put(f"/{table.path}/unload")
-    async with asyncio.timeout(20):
-        while sum(ledger["entries"] for ledger in (await admin.internal_stats(table))["ledgers"]):
-            await admin.post(f"/{table.path}/trim")
-            await asyncio.sleep(0.5)
 
 
 def read_table(cluster: ClusterConnection, table: TopicName) -> dict[str, bytes]:

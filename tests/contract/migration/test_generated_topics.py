@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ATTACH_VARIABLE
-from tests.support.generated_estate import RESISTS, build, lift_limits, make_shadow, set_limits
+from tests.support.generated_estate import RESISTS, build, lift_limits, set_limits
 from tests.support.generated_topics import GeneratedNamespace, Kind, generate
 from tests.support.kinds import StartClusters
 from tests.support.moved_namespace import MovedNamespace
@@ -117,7 +117,7 @@ async def cut_over(moved: MovedNamespace, generated: GeneratedNamespace, moves: 
         assert moved.phase == Phase.FINISHED
         return "moved"
     await moved.blue.delete(f"/{moved.topic(RESISTS).path}", force=True)
-    await make_shadow(moved, RESISTS)
+    await moved.make_shadow(RESISTS, of="live")
     reader = await asyncio.to_thread(moved.client.subscribe, str(moved.topic(RESISTS)), RESISTS)
     await moved.cut_over(moves)
     with pytest.raises(PreconditionFailed, match=f"is incomplete: 1 of .*\n  {moved.topic(RESISTS)}: "):

@@ -8,7 +8,7 @@ import pytest
 from tests.support.moved_namespace import MovedNamespace
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.model import Phase, Strategy
@@ -53,7 +53,7 @@ async def test_an_ended_topic_that_never_had_a_message_is_copied(moved: MovedNam
 
 async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:
     await retain_everything(moved)
-    await make_shadow(moved, "shadow", of="live")
+    await moved.make_shadow("shadow", of="live")
     with pytest.raises(PreconditionFailed, match="shadow-stays"):
         await steps.check_gates(moved.sides, moved.run, [moved.namespace], None)
     waiver = Waiver(id="shadow-stays", resource=str(moved.topic("shadow")), who="ann", why="its readers are gone")
@@ -71,7 +71,7 @@ async def test_one_topic_that_resists_stops_no_other(moved: MovedNamespace, stra
     await retain_everything(moved)
     moves = await moved.until_cut_over(strategy)
     await moved.blue.delete(f"/{late.path}", force=True)
-    await make_shadow(moved, "late", of="live")
+    await moved.make_shadow("late", of="live")
     reader = await asyncio.to_thread(moved.client.subscribe, str(late), "late")
     await moved.cut_over(moves)
     with pytest.raises(PreconditionFailed, match=f"1 of 2 partitions is not terminated on blue.*\n  {late}: .*shadow"):
@@ -123,11 +123,6 @@ async def make_late(moved: MovedNamespace, *, copied: bool) -> TopicName:
         await moved.blue.create_subscription(late, "archive")
         await moved.publish("late", 5)
     return late
-
-
-async def make_shadow(moved: MovedNamespace, name: str, *, of: str) -> None:
-    """Not linked to its source, which would be a change of settings that the proof sees."""
-    await moved.blue.put(f"/{moved.topic(name).path}", {SHADOW_SOURCE: str(moved.topic(of))})
 
 
 async def retain_everything(moved: MovedNamespace) -> None:

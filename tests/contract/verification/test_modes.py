@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.support.encryption import encryption
 from tests.support.replication import FOREVER, make_alone, make_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -140,16 +139,6 @@ async def test_a_chunk_that_replication_dropped_is_named(
         Verdict.DIFFERENT,
         [Cause.CHUNK_LOST],
     )
-
-
-def encryption(folder: Path) -> dict[str, object]:
-    """Options of a producer whose messages nobody can read: its private key is nowhere."""
-    key = rsa.generate_private_key(65537, 2048)
-    public = folder / "public.pem"
-    public.write_bytes(
-        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    )
-    return {"encryption_key": "k", "crypto_key_reader": pulsar.CryptoKeyReader(str(public), str(public))}
 
 
 async def test_an_encrypted_copy_is_equal_and_a_second_encryption_inconclusive(

@@ -15,10 +15,9 @@ from threading import Event
 
 import pulsar
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from pulsar.schema import JsonSchema, Record, String
 from tests.contract.verification.test_subscriptions import write_until_marked
+from tests.support.encryption import encryption
 from tests.support.replication import know_each_other, make_alone, replicate, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -96,12 +95,7 @@ def marked(client: Client, topic: str) -> None:
 
 
 def encrypted(client: Client, topic: str) -> None:
-    key = rsa.generate_private_key(65537, 2048)
-    pem, info = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    public = Path(f"{os.environ['AIRFLOW_HOME']}/{TopicName.parse(topic).local}.pem")
-    public.write_bytes(key.public_key().public_bytes(pem, info))
-    reader = pulsar.CryptoKeyReader(str(public), str(public))
-    in_batches(7, encryption_key="k", crypto_key_reader=reader)(client, topic)
+    in_batches(7, **encryption(Path(os.environ["AIRFLOW_HOME"])))(client, topic)
 
 
 REPLICATED: Mapping[str, Callable[[Client, str], None]] = {
