@@ -28,7 +28,7 @@ from pulsar_fleet.snapshot.resources import subscriptions_in_info
 
 log = logging.getLogger(__name__)
 
-VERIFIED_VERDICTS = frozenset({"equal", "repeated", "drained"})
+VERIFIED_VERDICTS = frozenset({"equal", "repeated", "copied", "drained"})
 RECREATED_SECONDS = 3.0
 
 

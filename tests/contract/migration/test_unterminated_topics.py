@@ -7,8 +7,11 @@ import asyncio
 import pytest
 from tests.support.moved_namespace import MovedNamespace
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.model import Phase, Strategy
@@ -49,6 +52,33 @@ async def test_an_ended_topic_that_never_had_a_message_is_copied(moved: MovedNam
     assert moved.phase == Phase.FINISHED
     assert "terminatedPosition" in await moved.green.internal_info(feed)
     assert "archive" in (await moved.green.stats(feed))["subscriptions"]
+
+
+async def test_a_topic_that_blue_empties_behind_the_flag_is_copied(moved: MovedNamespace) -> None:
+    """Nobody has to read its messages, so blue removes them when it has terminated the topic."""
+    read = await make_read(moved)
+    moves = await moved.until_cut_over(Strategy.REPLICATE)
+    await moved.cut_over(moves)
+    assert await is_emptied(moved.blue, read)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+    assert verdict_of(moved).verdict == "copied"
+    assert str(read) in verdict_of(moved).summary
+
+
+@pytest.mark.long
+@pytest.mark.migration
+async def test_blue_may_remove_what_came_after_the_first_proof(moved: MovedNamespace) -> None:
+    """Whether it empties the topic is chance; its copies on green are no messages of a client of green."""
+    read = await make_read(moved)
+    moves = await moved.until_cut_over(Strategy.REPLICATE)
+    await moved.publish("read", 3)
+    await moved.blue.put(f"/{read.path}/unload")
+    await moved.cut_over(moves)
+    emptied = await is_emptied(moved.blue, read)
+    await moved.finish(moves)
+    assert moved.phase == Phase.FINISHED
+    assert verdict_of(moved).verdict == ("copied" if emptied else "equal")
 
 
 async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:
@@ -113,6 +143,30 @@ async def test_an_unread_topic_that_is_deleted_before_the_flag_is_empty(moved: M
     await moved.cut_over(moves)
     await moved.finish(moves)
     assert moved.phase == Phase.FINISHED
+
+
+async def make_read(moved: MovedNamespace) -> TopicName:
+    """A topic whose messages nothing retains and nobody has to read, in a full ledger."""
+    read = moved.topic("read")
+    await moved.blue.create_topic(read)
+    await moved.publish("read", 5)
+    await moved.blue.put(f"/{read.path}/unload")
+    return read
+
+
+async def is_emptied(admin: AdminClient, topic: TopicName) -> bool:
+    """Whether the broker removes all messages within 10 s of being asked to."""
+
+    async def emptied() -> bool:
+        await admin.post(f"/{topic.path}/trim")
+        return not any(ledger["entries"] for ledger in (await admin.internal_stats(topic))["ledgers"])
+
+    return await is_kept(emptied)
+
+
+def verdict_of(moved: MovedNamespace) -> RecordedVerdict:
+    (verdict,) = [row for row in moved.run.ledger.verdicts(moved.run.id) if row.scope == str(moved.namespace)]
+    return verdict
 
 
 async def make_late(moved: MovedNamespace, *, copied: bool) -> TopicName:

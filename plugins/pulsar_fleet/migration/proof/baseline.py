@@ -30,6 +30,8 @@ from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.resources import read_partition_counts
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
+_MOST_LOOKED_AT = 1_000
+
 
 async def read_baseline(blue: AdminClient, green: AdminClient, move: Move, run: Run) -> ProofBaseline:
     """Read the state of both clusters, without a verdict. Read it before the verification starts.
@@ -183,8 +185,14 @@ async def _growth(
 
     async def growth(name: str, ends: tuple[str, str]) -> Growth:
         topic = TopicName.parse(name)
-        on_green = _since(await green.internal_stats(topic), ends[1])
-        copies = _since(await blue.internal_stats(topic), ends[0]) + baseline.unsent.get(name, 0)
+        green_stats = await green.internal_stats(topic)
+        blue_stats = await blue.internal_stats(topic)
+        on_green = _since(green_stats, ends[1])
+        copies = _since(blue_stats, ends[0]) + baseline.unsent.get(name, 0)
+        if copies < on_green <= _MOST_LOOKED_AT and _has_removed(blue_stats, ends[0]):
+            # What producers wrote to blue since, and its retention has removed, was copied too.
+            stored = Copies(blue, green, topic, Ledgers.of(blue_stats), Ledgers.of(green_stats))
+            copies = on_green - await _originals(stored, on_green)
         return Growth(name, copies, on_green)
 
     return tuple(await asyncio.gather(*(growth(name, ends) for name, ends in baseline.ends.items())))
@@ -193,3 +201,15 @@ async def _growth(
 def _since(internal_stats: JsonObject, end: str) -> int:
     ledgers = Ledgers.of(internal_stats)
     return len(ledgers) - ledgers.index_after(Position.parse(end))
+
+
+def _has_removed(internal_stats: JsonObject, end: str) -> bool:
+    """Whether the ledger of an earlier end is gone: later ones may be gone too."""
+    return Position.parse(end).ledger not in {ledger["ledgerId"] for ledger in internal_stats["ledgers"]}
+
+
+async def _originals(copies: Copies, newest: int) -> int:
+    """How many of the newest entries of green were published on green."""
+    total = len(copies.copies)
+    written = await asyncio.gather(*(copies.is_original(index) for index in range(total - newest, total)))
+    return sum(written)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
-from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
+from pulsar_fleet.migration.proof.records import (
+    COPIED,
+    DRAINED,
+    REPEATED,
+    record_copy,
+    record_drained,
+    record_not_equal,
+)
+from pulsar_fleet.migration.proof.removed_originals import copied_and_removed
 from pulsar_fleet.migration.proof.scope import (
     comparable,
     mapping_of,
@@ -29,7 +37,7 @@ from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, con
 from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
 from pulsar_fleet.verification.messages.incremental import proofs_in
-from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
+from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import FOLDER, EntryMapping, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record
@@ -38,11 +46,7 @@ from pulsar_fleet.verification.subscriptions.steps import record as record_subsc
 
 log = logging.getLogger(__name__)
 
-DRAINED = "drained"
-REPEATED = "repeated"
-"""Green has every message, and stores some of them twice."""
 PREPARED = "prepared"
-COPY = "copy of {}"
 
 
 async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofReader | None = None) -> JsonObject:
@@ -68,7 +72,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
             verification = await reader.compare(run, blue, green, request, COPY_PROOF, baselines)
             messages = verification.messages
             run.artefacts.write(run.id, COPY_VERDICT, verification.to_bytes())
-            _record_copy(run, verification)
+            record_copy(run, verification)
             if verification.verdict is not Verdict.EQUAL:
                 raise PreconditionFailed(
                     f"The copy on green was not verified as equal; no flag was set.\n{verification_text(verification)}"
@@ -122,8 +126,8 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     """At the end: compare what was replicated, message by message; a redirected namespace must have drained.
 
     Namespaces that an earlier attempt verified and cleaned up are left out. Entries do not change once they are stored,
-    so what `verify_copy` proved is not read again. Returns the verdict, the messages that both proofs cover, and how
-    many of them were read now.
+    so what `verify_copy` proved is not read again. A topic that blue has emptied since is *copied*. Returns the
+    verdict, the messages that both proofs cover, and how many of them were read now.
 
     :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
         redirected namespace has not drained.
@@ -135,21 +139,27 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
         moves, skipped = await comparable(blue, green, run, moves)
         for move in moves.moves:
             if move.namespace not in replicated_namespaces(moves):
-                _record_drained(run, move, drained)
+                record_drained(run, move, drained)
         copied = bool(replicated_namespaces(moves))
         verification = (
             await _compare_rest(run, blue, green, moves, reader or ProofReader(), skipped) if copied else None
         )
+        removed = await copied_and_removed(blue, verification) if verification else frozenset()
     if verification:
         record(run, verification)
         messages, read = verification.proven, verification.messages
-        if not all(_has_all(topic) for namespace in verification.namespaces for topic in namespace.topics):
+        if not all(map(_has_all, _topics(verification, without=removed))):
             raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
-        repeated = _record_repeated(run, verification)
+        repeated = record_not_equal(run, verification, removed)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
-    verdict = (REPEATED if repeated else Verdict.EQUAL.value) if copied else DRAINED
-    return {"verdict": verdict, "messages": messages, "read": read, "repeated": repeated}
+    return {"verdict": _verdict(copied, removed, repeated), "messages": messages, "read": read, "repeated": repeated}
+
+
+def _verdict(copied: bool, removed: Collection[str], repeated: int) -> str:
+    if not copied:
+        return DRAINED
+    return COPIED if removed else REPEATED if repeated else Verdict.EQUAL.value
 
 
 async def _compare_rest(
@@ -212,55 +222,11 @@ async def _frozen(
     )
 
 
-def _record_copy(run: Run, verification: Verification) -> None:
-    """Record it under its own scope: the verdict on the migration comes at the end."""
-    for result in verification.namespaces:
-        run.ledger.record_verdict(
-            run.id,
-            COPY.format(result.namespace),
-            verdict=result.verdict,
-            messages=result.messages,
-            summary=f"before the cut-over: {namespace_summary(result, verification.restriction)}",
-            artefact=None,
-        )
+def _topics(verification: Verification, without: Collection[str]) -> Iterator[TopicVerdict]:
+    rows = (topic for namespace in verification.namespaces for topic in namespace.topics)
+    return (topic for topic in rows if topic.topic not in without)
 
 
 def _has_all(topic: TopicVerdict) -> bool:
     """Whether green has every message in order, perhaps some of them twice."""
     return topic.verdict is Verdict.EQUAL or bool(topic.repeated and not topic.reordered)
-
-
-def _record_repeated(run: Run, verification: Verification) -> int:
-    """Record a verdict of its own for namespaces with messages that green stores twice; returns how many."""
-    counts = {row.namespace: sum(topic.repeated for topic in row.topics) for row in verification.namespaces}
-    for stored in run.ledger.verdicts(run.id):
-        if repeated := counts.get(stored.scope):
-            summary = (
-                f"green has every message, and {counted(repeated, 'message')} more than once: a replicator lost its "
-                "connection and sent again what green had not confirmed; consumers on green get these again"
-            )
-            log.warning("%s: %s", stored.scope, summary)
-            run.ledger.record_verdict(
-                run.id,
-                stored.scope,
-                verdict=REPEATED,
-                messages=stored.messages,
-                summary=summary,
-                artefact=stored.artefact,
-            )
-    return sum(counts.values())
-
-
-def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
-    if str(move.namespace) not in drained:
-        raise PreconditionFailed(
-            f"{move.namespace} has not drained in this run: its unread messages are on blue only. Clear wait_drained."
-        )
-    run.ledger.record_verdict(
-        run.id,
-        str(move.namespace),
-        verdict=DRAINED,
-        messages=0,
-        summary="every subscription read its backlog on blue; no message is on both clusters to compare",
-        artefact=None,
-    )
