@@ -8,12 +8,14 @@ import pytest
 from tests.support.moved_namespace import MovedNamespace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
+from pulsar_fleet.migration.cutover.redirect import is_flagged
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Phase, Strategy
 from pulsar_fleet.preflight.waivers import Waiver
 
@@ -79,6 +81,29 @@ async def test_blue_may_remove_what_came_after_the_first_proof(moved: MovedNames
     await moved.finish(moves)
     assert moved.phase == Phase.FINISHED
     assert verdict_of(moved).verdict == ("copied" if emptied else "equal")
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["before the drain", "after it"])
+async def test_what_blue_unloads_behind_the_flag_is_loaded_for_proof(moved: MovedNamespace, drained: bool) -> None:
+    """As a restarted broker does: it answers "already migrated" to every question about the topic."""
+    feed = moved.topic("feed")
+    await moved.blue.create_topic(feed)
+    await moved.blue.create_subscription(feed, "archive")
+    await moved.publish("feed", 5)
+    moves = await moved.until_cut_over(Strategy.REPLICATE)
+    await moved.cut_over(moves)
+    if drained:
+        await steps.verify_subscriptions(moved.sides, moved.run, moves)
+        await monitor_until_drained(moved.sides, moved.run, moves, seconds=60, poll_seconds=0.5)
+    await moved.blue.put(f"/{feed.path}/unload")
+    with pytest.raises(Conflict, match="already migrated"):
+        await moved.blue.internal_stats(feed)
+    if drained:
+        await steps.verify_messages(moved.sides, moved.run, moves)
+    else:
+        await moved.finish(moves)
+    assert moved.phase in (Phase.VERIFIED, Phase.FINISHED)
+    assert await is_flagged(moved.blue, moves.moves[0])
 
 
 async def test_a_shadow_topic_is_refused_before_anything_changes(moved: MovedNamespace) -> None:

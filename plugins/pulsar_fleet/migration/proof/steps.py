@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
@@ -12,6 +13,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
+from pulsar_fleet.migration.drain.reload import load_unloaded
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
@@ -96,6 +98,7 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     moves = without_cleaned(run, moves)
     if not transferred_cursors(run, moves):
         return {"subscriptions": 0}
+    await load_unloaded(sides, run, moves)
     async with sides.open() as (blue, green):
         moves, _ = await comparable(blue, green, run, moves)
         transferred = transferred_cursors(run, moves)
@@ -135,6 +138,7 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     moves = without_cleaned(run, moves)
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
     messages = read = repeated = 0
+    await load_unloaded(sides, run, replace(moves, moves=tuple(move for move in moves.moves if move.strategy.copies)))
     async with sides.open() as (blue, green):
         moves, skipped = await comparable(blue, green, run, moves)
         for move in moves.moves:
