@@ -762,3 +762,12 @@ def test_the_headline_says_what_was_compared() -> None:
     assert reported.headline() == (
         "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespace, 2 topics compared in 4 s, 61 calls"
     )
+
+
+@pytest.mark.parametrize("in_log", [True, False])
+def test_compacted_values_in_a_failback_are_to_be_written_again(in_log: bool) -> None:
+    """What came by replication is not replicated back, so a failback by redirect has no other strategy."""
+    compacted = with_facts(view(), compacted={TOPIC: CompactedView(10, in_log=in_log)})
+    remedy = by_id(of_failback(compacted), "compacted-values-stay").remedy
+    assert "write each once more when its clients are on green" in remedy
+    assert "replicate_then_switch" not in remedy

@@ -25,6 +25,11 @@ _WRITE_AGAIN = (
     "set a retention for the namespace on {blue}, let an application write each value that it reads from the compacted "
     "topic once more, and compact the topic. Then move the namespace with replicate_then_switch."
 )
+_KEEP = (
+    "let an application keep the values that it reads from the compacted topic now, and write each once more when its "
+    "clients are on {green}. Where it will, or nobody needs them, accept this finding with a waiver."
+)
+"""In a failback: what came by replication is not replicated back."""
 
 
 def compacted_values_are_moved(view: View) -> Iterator[Finding]:
@@ -41,5 +46,11 @@ def compacted_values_are_moved(view: View) -> Iterator[Finding]:
                 str(topic),
                 f"{counted(compacted.entries, 'value')} in its compacted view; its log "
                 f"{'has them all' if compacted.in_log else 'lacks the oldest'}",
-                _REPLICATE if compacted.in_log else _WRITE_AGAIN.format(blue=view.blue.name),
+                _remedy(view, copies=copies, in_log=compacted.in_log),
             )
+
+
+def _remedy(view: View, *, copies: bool, in_log: bool) -> str:
+    if view.expected.is_failback and not copies:
+        return _KEEP.format(green=view.green.name)
+    return _REPLICATE if in_log else _WRITE_AGAIN.format(blue=view.blue.name)
