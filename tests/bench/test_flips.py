@@ -7,6 +7,7 @@ PULSAR_FLEET_BENCH_TOPICS: how many (default 24), a third of each kind.
 PULSAR_FLEET_BENCH_BOOKIE: seconds for which blue's bookie stands still in each namespace's flip (default 0), on
 clusters of two brokers.
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
+PULSAR_FLEET_BENCH_LEDGER: entries of a ledger (default: the brokers'), so that terminations meet its roll-over.
 PULSAR_FLEET_BENCH_BUSY: busy loops beside it, each takes a core (default 0). In flight: the publishes that blue's
 broker could not store because their topic had been terminated meanwhile, by its log.
 """
@@ -49,6 +50,10 @@ BUSY = int(os.environ.get("PULSAR_FLEET_BENCH_BUSY", "0"))
 QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIESCE_SECONDS)).split(",")]
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "24"))
 BOOKIE = float(os.environ.get("PULSAR_FLEET_BENCH_BOOKIE", "0"))
+LEDGER = os.environ.get("PULSAR_FLEET_BENCH_LEDGER", "")
+SETTINGS = (
+    {"managedLedgerMaxEntriesPerLedger": LEDGER, "managedLedgerMinLedgerRolloverTimeMinutes": "0"} if LEDGER else {}
+)
 TYPES = (("Exclusive", "Failover", "Shared", "Key_Shared") * TOPICS)[: TOPICS // 3]
 DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
@@ -104,7 +109,7 @@ async def test_flips(tmp_path: Path) -> None:
     for number in range(FLIPS):
         for way, quiet in ways.items():
             folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
-            with new_sides(folder, brokers=2 if BOOKIE else 1) as sides, busy(BUSY):
+            with new_sides(folder, brokers=2 if BOOKIE else 1, **SETTINGS) as sides, busy(BUSY):
                 result = await flip(sides, java, folder, quiet)
                 result.in_flight = terminated_under_way(folder)
             print(f"{f'{number + 1}: {way}':24} {result.text()}", *result.complaints, sep="\n    ", flush=True)

@@ -44,12 +44,12 @@ StartClusters = Callable[..., Sandbox]
 
 
 def kind_of(item: pytest.Item) -> str:
-    """The kind that a test says, or else the one that follows from its fixtures."""
+    """The kind that a test says, or else the one that follows from its fixtures; a benchmark owns what it starts."""
     said = [marker.name for marker in item.iter_markers() if marker.name in KINDS]
     if said:
         return said[0]  # The closest one: that of the function before that of the module.
     fixtures: list[str] = item.fixturenames  # type: ignore[attr-defined]
-    if _OWN in fixtures:
+    if _OWN in fixtures or "bench" in item.path.parts:
         return "fleet"
     if _SHARED.intersection(fixtures):
         return "namespace"

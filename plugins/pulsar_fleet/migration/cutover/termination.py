@@ -21,6 +21,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.messages.positions import terminated_at
 from pulsar_fleet.migration.cutover.redirect import is_flagged
 from pulsar_fleet.migration.model import Move, Moves
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
@@ -55,7 +56,7 @@ class Terminations:
     @classmethod
     def of(cls, documents: Mapping[TopicName, JsonObject | None], move: Move) -> Terminations:
         """Read the `internal-info` of each partition; None for one that does not exist."""
-        ends = {topic: _terminated_at(info) for topic, info in documents.items() if info is not None}
+        ends = {topic: terminated_at(info) for topic, info in documents.items() if info is not None}
         by_owner = (
             topic
             for topic, info in documents.items()
@@ -96,8 +97,12 @@ async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicN
 
 async def read_terminations(blue: AdminClient, move: Move) -> Terminations:
     """Every partition that exists; one call for each topic, and one more."""
-    existing = await blue.topics(move.namespace)
-    return Terminations.of(await _read(blue, move.stored_topics, move, existing), move)
+    return Terminations.of(await read_infos(blue, move), move)
+
+
+async def read_infos(blue: AdminClient, move: Move) -> dict[TopicName, JsonObject | None]:
+    """The `internal-info` of every partition, None for one that does not exist; calls as for `read_terminations`."""
+    return await _read(blue, move.stored_topics, move, await blue.topics(move.namespace))
 
 
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Terminations:
@@ -181,11 +186,6 @@ async def _read(
     }
 
 
-def _terminated_at(info: JsonObject) -> Position | None:
-    position = info.get("terminatedPosition")
-    return Position(int(position["ledgerId"]), int(position["entryId"])) if position else None
-
-
 async def ended_by_owner(
     blue: AdminClient, topic: TopicName, partitions: Collection[TopicName], existing: Collection[TopicName]
 ) -> tuple[TopicName, ...]:
@@ -197,7 +197,7 @@ async def ended_by_owner(
     return tuple(
         partition
         for partition, info in _by_partition(partitions, document)
-        if info and _terminated_at(info) and not _is_marked(info)
+        if info and terminated_at(info) and not _is_marked(info)
     )
 
 

@@ -18,6 +18,7 @@ from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
+from pulsar_fleet.migration.proof.lost_entries import lost_entries, require_none_lost
 from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
 from pulsar_fleet.migration.proof.records import (
     COPIED,
@@ -133,7 +134,7 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     verdict, the messages that both proofs cover, and how many of them were read now.
 
     :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
-        redirected namespace has not drained.
+        redirected namespace has not drained; or blue stored messages behind the end of a topic.
     """
     moves = without_cleaned(run, moves)
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
@@ -148,13 +149,15 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
         verification = (
             await _compare_rest(run, blue, green, moves, reader or ProofReader(), skipped) if copied else None
         )
-        removed = await copied_and_removed(blue, verification) if verification else frozenset()
+        removed = await copied_and_removed(blue, moves, verification) if verification else frozenset()
+        lost = await lost_entries(blue, moves)
     if verification:
         record(run, verification)
         messages, read = verification.proven, verification.messages
         if not all(map(_has_all, _topics(verification, without=removed))):
             raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
         repeated = record_not_equal(run, verification, removed)
+    require_none_lost(lost, moves)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
     return {"verdict": _verdict(copied, removed, repeated), "messages": messages, "read": read, "repeated": repeated}

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDe
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.messages.positions import entries_in, ledgers_behind, terminated_at
 from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
@@ -150,7 +151,9 @@ class Freezer:
         async with self._slots:
             try:
                 await self._refuse_open_transactions(topic)
-                return [await self._read_by(pair) for pair in await bounder.pairs(scope, topic)]
+                lost = await self._behind_end(topic)
+                pairs = [replace(pair, notes=(*lost, *pair.notes)) for pair in await bounder.pairs(scope, topic)]
+                return [await self._read_by(pair) for pair in pairs]
             except (FleetError, Unprovable) as error:
                 return [self._problem(topic, str(error), different=False)]
 
@@ -166,6 +169,16 @@ class Freezer:
                     f"a transaction is open on {admin.connection.name}: its messages, and all that follow, are "
                     "invisible until it ends; verify again"
                 )
+
+    async def _behind_end(self, topic: TopicName) -> tuple[str, ...]:
+        """A note on what the source has stored behind the position where it was terminated."""
+        info = await self.source.internal_info(topic)
+        if not (behind := ledgers_behind(info)):
+            return ()
+        entries = entries_in(await self.source.internal_stats(topic), behind)
+        listed = ", ".join(f"{count:,} entries of ledger {ledger}" for ledger, count in entries.items())
+        sentence = f"{listed} lie behind its end {terminated_at(info)} on {self._names[0]}: no consumer gets them"
+        return (sentence,) if entries else ()
 
     def _problem(self, topic: TopicName, reason: str, *, different: bool) -> Problem:
         return Problem(str(topic.namespace), str(topic), different, reason)
