@@ -54,6 +54,9 @@ def run_job(
             result.unlink(missing_ok=True)  # a failure must not leave a stale result
         contents = [UPath(request).read_bytes() for request in options.request]
         session = open_session()
+        # With it on, the default since Spark 4.2, columns that pass through a Python step can be wrong (apache/spark
+        # 59582).
+        session.conf.set(_COLUMNS_AS_INPUT, False)
         with _logged_progress(session):
             for content, result in zip(contents, results, strict=True):
                 result.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +90,8 @@ def _logged_progress(session: SparkSession) -> Iterator[None]:
         ended.set()
         saying.join()
 
+
+_COLUMNS_AS_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 JOB_SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

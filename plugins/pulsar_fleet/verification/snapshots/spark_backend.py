@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.comparison import Comparison
 from pulsar_fleet.verification.snapshots.compare import Batches, CompareRequest, Spread, compare_namespaces
@@ -31,7 +32,10 @@ def in_tasks(session: SparkSession, batches: Sequence[Sequence[str]], work: Call
 
     tasks = session.range(0, len(batches), 1, len(batches))
     rows = tasks.mapInArrow(work_on, "id long, result string").collect()
-    return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: int(row["id"]))]
+    results = {int(row["id"]): json.loads(row["result"]) for row in rows}
+    if len(rows) != len(batches) or results.keys() != set(range(len(batches))):
+        raise Unavailable(f"Spark returned {len(rows):,} results of {len(batches):,} tasks; run this task again.")
+    return [results[number] for number in range(len(batches))]
 
 
 def spread_over(session: SparkSession) -> Spread:
