@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.names import SEGMENT, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs
-from pulsar_fleet.cluster.statistics.topic_statistics import Role, connected_clients
+from pulsar_fleet.cluster.statistics.topic_statistics import connected_clients
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SCALABLE_TOPIC, SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")
@@ -37,7 +37,7 @@ async def read_clients(admin: AdminClient, brokers: Sequence[BrokerState], reads
     for answer in await asyncio.gather(*answers):
         counts.update(_connected(answer or "{}"))
     versions = sorted({(namespace, version) for namespace, version, _ in counts})
-    roles = ("producers", "consumers")
+    roles = ("producers", "consumers", "readers")
     return [
         InventoryState("client", namespace, version, {role: counts[namespace, version, role] for role in roles})
         for namespace, version in versions
@@ -130,7 +130,7 @@ def _connected(text: str) -> Iterator[tuple[str, str, str]]:
         for _, topic, stats in topics_in(bundles):
             if not topic.is_system:
                 for client in connected_clients(topic, stats):
-                    yield namespace, client.version, "producers" if client.role is Role.PRODUCER else "consumers"
+                    yield namespace, client.version, f"{client.role}s"
 
 
 def topics_in(bundles: JsonObject) -> Iterator[tuple[str, TopicName, JsonObject]]:

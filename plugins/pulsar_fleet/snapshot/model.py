@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.versions import version_numbers
 
 MIGRATED_PROPERTY = "migrated"
 """The property with which a broker marks the ledger of a topic that it has redirected."""
+UNREAD_RANGES = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class SubscriptionState:
 
     :param topic: name of the partitioned topic, if it is one; `partition` is the topic that has the cursor.
     :param mark_delete: mark-delete position as `ledger:entry`; valid on this cluster only.
+    :param acknowledged_ranges: ranges of individually acknowledged entries behind it; `UNREAD_RANGES` if not read.
     """
 
     topic: str
@@ -93,6 +95,7 @@ class SubscriptionState:
     mark_delete: str
     replicated: bool
     properties: JsonObject = field(default_factory=dict)
+    acknowledged_ranges: int = UNREAD_RANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,9 @@ SCALABLE_TOPIC = "scalable topic"
 class InventoryState:
     """A resource that a copy does not include, listed so that reports name it.
 
-    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package`, `SYSTEM_TOPIC`,
-        `SCALABLE_TOPIC` (`name` is `topic://…`), or `DYNAMIC_SETTING`, which belongs to no namespace.
+    :param kind: `client` (`name` is a version, `detail` the numbers of producers, consumers and readers), `function`,
+        `source`, `sink`, `package`, `SYSTEM_TOPIC`, `SCALABLE_TOPIC` (`name` is `topic://…`), or `DYNAMIC_SETTING`,
+        which belongs to no namespace.
     """
 
     kind: str

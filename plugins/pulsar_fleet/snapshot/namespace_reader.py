@@ -175,18 +175,21 @@ class NamespaceReader:
     async def _with_properties(
         self, topic: TopicName, subscriptions: Sequence[SubscriptionState], partitioned: bool
     ) -> tuple[SubscriptionState, ...]:
-        """Each with the properties that it has on its own topic or partition."""
+        """Each with its properties and its ranges of acknowledgments on its own topic or partition."""
         places = dict.fromkeys(state.partition for state in subscriptions)
         documents = await self.reads.read(
             f"{SUBSCRIPTION_PROPERTIES_OF}{topic}", self._stats(topic, places, partitioned)
         )
-        properties = {
-            (place, name): dict(subscription.properties)
+        statistics = {
+            (place, name): subscription
             for place, document in (documents or {}).items()
             for name, subscription in TopicStats.of(TopicName.parse(place), document).subscriptions.items()
         }
         return tuple(
-            replace(state, properties=properties.get((state.partition, state.name), {})) for state in subscriptions
+            replace(state, properties=dict(read.properties), acknowledged_ranges=read.acknowledged_ranges)
+            if (read := statistics.get((state.partition, state.name)))
+            else state
+            for state in subscriptions
         )
 
     async def _stats(self, topic: TopicName, places: Iterable[str], partitioned: bool) -> dict[str, JsonObject]:

@@ -71,7 +71,7 @@ async def test_connected_clients_are_counted_by_version(offering: Cluster, admin
     consumer.close()
     client.close()
     assert [(client.namespace, client.name.partition("-v")[0], client.detail) for client in clients] == [
-        (str(NAME), "Pulsar-CPP", {"producers": 1, "consumers": 1})
+        (str(NAME), "Pulsar-CPP", {"producers": 1, "consumers": 1, "readers": 0})
     ]
 
 

@@ -107,13 +107,17 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
 
 def test_a_table_of_an_earlier_release_is_read_without_its_new_column(tmp_path: Path) -> None:
     rows = (TopicState(str(EVENTS), 3, {"team": "billing"}), TopicState("persistent://acme/orders/x", 0, {}))
-    snapshot = Snapshot(cluster="blue", began="", ended="", key_id="k", topics=rows, loaded_topics=False)
+    cursor = SubscriptionState(str(EVENTS), str(EVENTS), "job", "1:2", False)
+    snapshot = Snapshot(
+        cluster="blue", began="", ended="", key_id="k", topics=rows, subscriptions=(cursor,), loaded_topics=False
+    )
     artefacts = Artefacts.open(str(tmp_path))
     manifest = artefacts.read_json(store_snapshot(artefacts, "run", snapshot, name="source"))
-    path = Path(manifest["tables"]["topics"]["uri"])
-    pq.write_table(pq.read_table(path).drop_columns(["partition_properties"]), path)
-    content = path.read_bytes()
-    manifest["tables"]["topics"] |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    for table, column in (("topics", "partition_properties"), ("subscriptions", "acknowledged_ranges")):
+        path = Path(manifest["tables"][table]["uri"])
+        pq.write_table(pq.read_table(path).drop_columns([column]), path)
+        content = path.read_bytes()
+        manifest["tables"][table] |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     earlier = StoredSnapshot.open(artefacts, artefacts.write_json("run", "earlier.json", manifest))
     assert earlier.load() == snapshot
     columns = earlier.columns("topics", ("name", "partition_properties"), ["acme/orders"])

@@ -64,6 +64,7 @@ class SubscriptionStats:
     :param delivered: messages since the topic was loaded.
     :param read_rate: entries per second that consumers get, by the broker's rates, which it renews once a minute.
     :param active_consumer: name of the consumer that receives the messages, where only one does.
+    :param acknowledged_ranges: ranges of individually acknowledged entries behind its mark-delete position.
     """
 
     name: str
@@ -78,6 +79,7 @@ class SubscriptionStats:
     delivered: int
     active_consumer: str
     read_rate: float = 0.0
+    acknowledged_ranges: int = 0
 
     @classmethod
     def of(cls, name: str, document: JsonObject) -> Self:
@@ -96,6 +98,7 @@ class SubscriptionStats:
             delivered=int(document.get("msgOutCounter") or 0),
             active_consumer=str(document.get("activeConsumerName") or ""),
             read_rate=sum(map(_entries_per_second, document.get("consumers") or ())),
+            acknowledged_ranges=int(document.get("nonContiguousDeletedMessagesRanges") or 0),
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.snapshot.model import (
     TABLES,
+    UNREAD_RANGES,
     InventoryState,
     NamespaceState,
     Row,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 NAMESPACE = "in_namespace"
 """An additional column of the tables by namespace, to find the rows of a namespace without reading the others."""
 ABSENT = "{}"
-"""The cells of a column that an earlier release did not write: each is a document."""
+"""The cells of a column that an earlier release did not write, unless it is `acknowledged_ranges`, of numbers."""
 TOPIC = "topic"
 """The column with the topic's name in the tables of schemas, subscriptions and topic policies."""
 
@@ -84,13 +85,14 @@ def to_columns(table: str, rows: Sequence[Row]) -> pa.Table:
 def from_columns(table: str, part: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch of their table. Strings and keys that repeat within the batch share one object."""
     kind: Any = TABLES[table]
-    columns = [_values(_cells(part, name), plain) for name, plain in _fields(table)]
+    columns = [_values(_cells(part, name, plain), plain) for name, plain in _fields(table)]
     for values in zip(*columns, strict=True):
         yield kind(*values)
 
 
-def _cells(part: pa.RecordBatch, name: str) -> list[Json]:
-    return part.column(name).to_pylist() if name in part.schema.names else [ABSENT] * len(part)
+def _cells(part: pa.RecordBatch, name: str, kind: str) -> list[Json]:
+    absent = UNREAD_RANGES if kind == "int" else ABSENT
+    return part.column(name).to_pylist() if name in part.schema.names else [absent] * len(part)
 
 
 def _values(cells: list[Json], kind: str) -> list[Json]:
