@@ -1,0 +1,188 @@
+"""Known defects of replicators and replicated subscriptions (pure)."""
+
+from __future__ import annotations
+
+from pulsar_fleet.cluster.defects.model import BrokerDefect, Condition, Evidence, Span, fixed_in, open_in
+
+_UNLOAD = (
+    "unload the topic on the source, if its namespace is not flagged for a migration and its consumers accept messages "
+    "twice: its replicator starts again."
+)
+_STALLED = ("stalled-unexplained",)
+
+REPLICATOR_DEFECTS: tuple[BrokerDefect, ...] = (
+    BrokerDefect(
+        id="replicator-stops-at-read-error",
+        symptom="A replicator that could not read an entry once does not read again.",
+        spans=fixed_in("4.0.11", "4.2.2"),
+        condition=Condition.SYMPTOM,
+        signs=_STALLED,
+        seen="The log has a failed read of BookKeeper, and the backlog to one cluster grows.",
+        remedy=_UNLOAD,
+        issues=("apache/pulsar#25625", "apache/pulsar#25767"),
+    ),
+    BrokerDefect(
+        id="replicator-stops-at-failed-publish",
+        symptom="A replicator stops after the other cluster refused one of its messages.",
+        spans=fixed_in("4.0.12", "4.2.3"),
+        condition=Condition.SYMPTOM,
+        signs=_STALLED,
+        seen="It stopped when the other cluster refused it, by a backlog quota for example, and is connected again.",
+        remedy=_UNLOAD,
+        issues=("apache/pulsar#26002",),
+    ),
+    BrokerDefect(
+        id="replicator-stops-at-rewind",
+        symptom="A replicator stops when it goes back to an entry while a read is in flight.",
+        spans=fixed_in("4.0.12", "4.2.3"),
+        condition=Condition.SYMPTOM,
+        signs=_STALLED,
+        seen="It is connected and has a backlog, and its cursor shows no pending read.",
+        remedy=_UNLOAD,
+        issues=("apache/pulsar#26106",),
+    ),
+    BrokerDefect(
+        id="replicator-stops-at-rate",
+        symptom="A replicator whose dispatch rate is limited may stop for good when it reaches the limit.",
+        spans=fixed_in("4.0.12", "4.2.3"),
+        condition=Condition.REPLICATOR_RATE,
+        signs=_STALLED,
+        seen="It is connected and has a backlog, and a dispatch rate of replicators is set.",
+        remedy="raise the dispatch rate of replicators above what producers publish.",
+        issues=("apache/pulsar#26005",),
+    ),
+    BrokerDefect(
+        id="replicator-stops-for-a-topic",
+        symptom="Replicators of single topics stop, for several reasons, and do not start again.",
+        spans=open_in("4.0", "4.2"),
+        condition=Condition.SYMPTOM,
+        signs=(*_STALLED, "disconnected-unexplained"),
+        seen="Replicators of other topics between the same clusters work.",
+        remedy=_UNLOAD,
+        issues=("apache/pulsar#25097",),
+    ),
+    BrokerDefect(
+        id="replicator-asks-without-end",
+        symptom="A replicator whose topic is deleted while it starts asks for its partitions without end.",
+        spans=(Span("4.0"), *fixed_in("4.2.5", "5.0.0")),
+        condition=Condition.SYMPTOM,
+        signs=("disconnected-unexplained",),
+        seen="The broker sends itself requests for the partitions of a topic that does not exist, without a pause.",
+        remedy="create the topic again if it is meant to exist; otherwise restart the broker, where no migrated "
+        "namespace drains.",
+        issues=("apache/pulsar#26681",),
+    ),
+    BrokerDefect(
+        id="inactive-topic-deleted",
+        symptom="An inactive topic may be deleted while it still replicates.",
+        spans=fixed_in("4.0.12", "4.2.3"),
+        condition=Condition.REPLICATION,
+        seen="A topic without clients is gone on the source, and the target lacks its last messages.",
+        remedy="turn off the deletion of inactive topics on the namespaces that replicate.",
+        issues=("apache/pulsar#25915",),
+    ),
+    BrokerDefect(
+        id="one-way-target-silent",
+        symptom="The target of a replication in one direction shows no statistics of it.",
+        spans=fixed_in("4.0.11", "4.2.2"),
+        condition=Condition.SYMPTOM,
+        seen="`replication` in the statistics of the target's topic is empty, and messages arrive.",
+        remedy="read the statistics of the source.",
+        issues=("apache/pulsar#25583",),
+    ),
+    BrokerDefect(
+        id="dotted-cluster-name",
+        symptom="Calls about a replicator fail whose cluster has a dot in its name.",
+        spans=fixed_in("4.0.14", "4.2.5", "5.0.0-M2"),
+        condition=Condition.DOTTED_NAME,
+        seen="Skipping, expiring or clearing its backlog answers 404 `Replicator not found`.",
+        remedy="nothing while it replicates; do not clear the backlog of a whole namespace, which may miss it.",
+        issues=("apache/pulsar#26451", "apache/pulsar#26450"),
+    ),
+    BrokerDefect(
+        id="system-topic-partitions-differ",
+        symptom="Replication of a namespace may give its system topic other partitions on each cluster.",
+        spans=fixed_in("4.0.10"),
+        condition=Condition.SYMPTOM,
+        signs=("policy-topic-differs",),
+        seen="`__change_events` has partitions on one cluster only.",
+        remedy="do not delete this topic; set global policies of topics on both clusters.",
+        issues=("apache/pulsar#25312",),
+    ),
+    BrokerDefect(
+        id="list-not-cleared",
+        symptom="The list of clusters of a namespace cannot be made empty.",
+        spans=open_in("4.0", "4.2"),
+        condition=Condition.SYMPTOM,
+        seen="The call answers 412 `ClusterIds should not be null or empty`.",
+        remedy="leave the cluster that serves the namespace in its list.",
+        issues=("apache/pulsar#24640",),
+        evidence=Evidence.MEASURED,
+    ),
+    BrokerDefect(
+        id="empty-list-of-clusters",
+        symptom="A namespace could be created with an empty list of clusters.",
+        spans=fixed_in("4.0.10", "4.2.1"),
+        condition=Condition.EMPTY_LIST,
+        seen="`replication_clusters` of its policies is empty.",
+        remedy="set its list to the cluster that serves it.",
+        issues=("apache/pulsar#25551",),
+    ),
+    BrokerDefect(
+        id="removed-cluster-deletes-without-end",
+        symptom="When the deletion of a topic fails whose cluster was taken out of its list, it is tried without a "
+        "pause.",
+        spans=fixed_in("4.0.14", "4.2.5"),
+        condition=Condition.SYMPTOM,
+        seen="The log repeats `Local cluster … is not part of global namespace repl list` and `Error deleting topic`.",
+        remedy="never take the cluster that serves a namespace out of its list.",
+        issues=("apache/pulsar#26432",),
+    ),
+    BrokerDefect(
+        id="not-allowed-answers-fenced",
+        symptom="Loading a topic that its cluster may not serve answers that the topic is fenced.",
+        spans=fixed_in("4.0.14", "4.2.5"),
+        condition=Condition.SYMPTOM,
+        seen="Clients and calls get `TopicFencedException` for a topic whose own list lacks the cluster.",
+        remedy="read the list of the topic before anything is done about the fence.",
+        issues=("apache/pulsar#26276",),
+    ),
+    BrokerDefect(
+        id="snapshot-without-replicator",
+        symptom="A snapshot of replicated subscriptions fails when its replicator was removed meanwhile.",
+        spans=fixed_in("4.0.10"),
+        condition=Condition.SYMPTOM,
+        seen="The log of the broker has a null pointer in `ReplicatedSubscriptionsController`.",
+        remedy="nothing: the next snapshot is taken without it.",
+        issues=("apache/pulsar#25266",),
+    ),
+    BrokerDefect(
+        id="snapshot-lost",
+        symptom="A snapshot of replicated subscriptions counts as done before its last marker is stored: the position "
+        "may not be copied.",
+        spans=fixed_in("4.0.13", "4.2.4"),
+        condition=Condition.REPLICATED_SUBSCRIPTIONS,
+        seen="The subscription on the other cluster stays behind while messages are copied.",
+        remedy="let consumers that fail over accept messages twice.",
+        issues=("apache/pulsar#26119",),
+    ),
+    BrokerDefect(
+        id="subscription-activity-forgotten",
+        symptom="Brokers may forget the activity of a topic, by which they decide to copy the positions of its "
+        "replicated subscriptions.",
+        spans=fixed_in("4.0.14", "4.2.5"),
+        condition=Condition.REPLICATED_SUBSCRIPTIONS,
+        seen="The subscription on the other cluster stays behind while messages are copied.",
+        remedy="let consumers that fail over accept messages twice.",
+        issues=("apache/pulsar#26780",),
+    ),
+    BrokerDefect(
+        id="replicated-subscription-stalls",
+        symptom="The positions of replicated subscriptions may not be copied any more.",
+        spans=fixed_in("4.0.9"),
+        condition=Condition.REPLICATED_SUBSCRIPTIONS,
+        seen="The subscription on the other cluster stays behind while messages are copied.",
+        remedy="let consumers that fail over accept messages twice.",
+        issues=("apache/pulsar#25044",),
+    ),
+)
