@@ -16,6 +16,8 @@ from tests.support.remedy_inventory import groups
 import pulsar_fleet
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.defects.catalogue import DEFECTS
+from pulsar_fleet.cluster.defects.model import Condition
 from pulsar_fleet.planning.hazards.rules import CALL_RULES
 from pulsar_fleet.preflight.findings import Finding
 
@@ -31,6 +33,10 @@ CATALOGUES = (
     "migration/proof/freshness.py",
 )
 """Where findings with remedies are defined, relative to the package."""
+
+
+KNOWN_DEFECTS = frozenset(defect.id for defect in DEFECTS if defect.condition is not Condition.SYMPTOM)
+"""The findings that name a known defect of a version."""
 
 
 def inventory() -> frozenset[str]:
@@ -51,7 +57,7 @@ def inventory() -> frozenset[str]:
         )
         - _NOT_IDS
         - {"client-follows"}
-    )
+    ) | KNOWN_DEFECTS
 
 
 def calls(text: str) -> list[tuple[str, Call]]:

