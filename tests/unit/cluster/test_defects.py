@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pulsar_fleet.cluster.defects.catalogue import DEFECTS, LINES, defects_of, explanation
+from pulsar_fleet.cluster.defects.catalogue import DEFECTS, LINES, defects_of, defects_text
 from pulsar_fleet.cluster.defects.model import BrokerDefect, Condition, Evidence, Span, fixed_in, open_in
 from pulsar_fleet.cluster.versions import FACTS
 
@@ -57,7 +57,7 @@ def test_a_defect_ends_with_the_patch_that_fixes_it(defect: BrokerDefect) -> Non
 @pytest.mark.parametrize("version", ["3.0.7", "4.1.9", "5.1.0", "6.0.0", ""])
 def test_nothing_is_said_of_a_line_that_was_not_read(version: str) -> None:
     assert defects_of(version) is None
-    assert explanation("topic-fenced", [version]) == ""
+    assert defects_text("topic-fenced", [version]) == ""
 
 
 def test_the_defects_of_a_version_are_those_that_it_has() -> None:
@@ -86,14 +86,14 @@ def test_facts_and_defects_name_the_same_patches_of_a_change() -> None:
 
 
 def test_a_sign_is_explained_by_what_the_brokers_have() -> None:
-    assert explanation("topic-fenced", ["4.2.4", "4.2.5"]) == (
+    assert defects_text("topic-fenced", ["4.2.4", "4.2.5"]) == (
         "Brokers of 4.2.4 are known for this: apache/pulsar#26678 (fixed in 4.0.14, 4.2.5, 5.0.0)."
     )
-    assert explanation("topic-fenced", ["4.2.5"]) == ""
-    assert explanation("client-missing", ["4.0.7"]) == ""
-    assert "apache/pulsar#25097 (not fixed)" in explanation("stalled-unexplained", ["4.2.4"])
-    assert "#26002" in explanation("stalled-unexplained", ["4.0.11"])
-    assert "#26002" not in explanation("stalled-unexplained", ["4.0.12"])
+    assert defects_text("topic-fenced", ["4.2.5"]) == ""
+    assert defects_text("client-missing", ["4.0.7"]) == ""
+    assert "apache/pulsar#25097 (not fixed)" in defects_text("stalled-unexplained", ["4.2.4"])
+    assert "#26002" in defects_text("stalled-unexplained", ["4.0.11"])
+    assert "#26002" not in defects_text("stalled-unexplained", ["4.0.12"])
 
 
 def test_the_text_of_a_fix_names_lines_without_one() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, stats
 
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.drain.detect import detect_incidents
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
@@ -53,6 +54,37 @@ def found(**changes: Any) -> list[tuple[IncidentKind, Remedy]]:
 
 def test_a_namespace_that_arrives_shows_no_incident() -> None:
     assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "named"),
+    [(("4.2.4",), True), (("4.0.7", "4.0.14"), True), (("4.2.5",), False), (("4.1.9",), False), ((), False)],
+)
+def test_a_fenced_topic_names_the_defect_of_its_brokers(versions: tuple[str, ...], named: bool) -> None:
+    states = {FIRST: seen(stats(billing=(4, ["c-1"])))}
+    (incident,) = detect_incidents(
+        facts(fenced={FIRST}, blue=states, green={FIRST: seen(stats(billing=(0, ["c-1"])))}, versions=versions)
+    )
+    assert ("apache/pulsar#26678 (fixed in 4.0.14, 4.2.5, 5.0.0)" in incident.sentence) is named
+    assert incident.id == f"topic-fenced:{FIRST}"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_only_a_consumer_of_a_non_persistent_topic_is_explained_by_its_defect(persistent: bool) -> None:
+    topic = TopicName.parse(str(FIRST) if persistent else str(FIRST).replace("persistent", "non-persistent", 1))
+    consumer = ConnectedClient(
+        topic=str(topic),
+        role=Role.CONSUMER,
+        subscription="s",
+        name="c-1",
+        address="",
+        version="Pulsar-Java-v4",
+        since="",
+    )
+    states = {topic: seen(stats())}
+    (incident,) = detect_incidents(facts(before={topic: (consumer,)}, blue=states, green=states, versions=("4.0.7",)))
+    assert incident.kind is IncidentKind.CLIENT_MISSING
+    assert ("apache/pulsar#26075" in incident.sentence) is not persistent
 
 
 GONE = {FIRST: seen(Absence.UNLOADED)}

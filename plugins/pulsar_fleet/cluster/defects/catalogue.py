@@ -25,7 +25,7 @@ def defects_of(version: str) -> tuple[BrokerDefect, ...] | None:
     return tuple(defect for defect in DEFECTS if defect.has(version)) if line_of(version) in LINES else None
 
 
-def explanation(sign: str, versions: Collection[str]) -> str:
+def defects_text(sign: str, versions: Collection[str]) -> str:
     """What is known of brokers of these versions that show a sign, as a sentence; empty if nothing is.
 
     :param sign: an incident of a drain or a diagnosis of a replicator.

@@ -6,8 +6,10 @@ facts give the same incidents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 
+from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.cluster.text import counted
@@ -30,8 +32,16 @@ _ABORTED = (
 
 
 def detect_incidents(facts: DrainFacts) -> tuple[Incident, ...]:
-    """Every incident that the facts show, the one that explains most first."""
-    return tuple(incident for rule in _RULES for incident in rule(facts))
+    """Every incident that the facts show, the one that explains most first, with the defects that explain it."""
+    return tuple(_with_defects(incident, facts.versions) for rule in _RULES for incident in rule(facts))
+
+
+def _with_defects(incident: Incident, versions: Collection[str]) -> Incident:
+    """The incident with the known defects of blue's brokers that show so."""
+    stored = [topic for topic in incident.topics if TopicName.parse(topic).persistent]
+    sign = incident.kind.value if stored or not incident.topics else f"{incident.kind}:non-persistent"
+    known = defects_text(sign, versions)
+    return replace(incident, sentence=f"{incident.sentence} {known}") if known else incident
 
 
 def missing_clients(facts: DrainFacts) -> tuple[ConnectedClient, ...]:

@@ -90,6 +90,7 @@ class DrainFacts:
     :param unreachable: broker, as `cluster host:port` → seconds of its outage.
     :param live: blue's brokers that answer.
     :param restarted: blue's brokers that were unreachable since the cutover and answer again.
+    :param versions: of blue's brokers at the gates; empty if they are not stored.
     :param flags_cluster: the flag of the cluster redirects the clients, and not one of the namespace.
     """
 
@@ -108,4 +109,5 @@ class DrainFacts:
     live: Collection[str] = frozenset()
     restarted: Collection[str] = frozenset()
     departed: ConnectedClients = field(default_factory=dict)
+    versions: Collection[str] = ()
     flags_cluster: bool = False

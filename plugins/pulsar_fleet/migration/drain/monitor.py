@@ -74,6 +74,7 @@ class DrainMonitor:
     :param redirect: the address to which blue must redirect its clients.
     :param unterminated: partitions that the drain does not wait for, since blue has not terminated them.
     :param accepted_as_unread: brokers whose lists are not read.
+    :param versions: of blue's brokers at the gates.
     :param probing: probe with a new producer whether topics are fenced; not in a process that must not hang.
     """
 
@@ -87,6 +88,7 @@ class DrainMonitor:
     probing: bool
     accepted_as_unread: Collection[str] = ()
     unterminated: Collection[TopicName] = ()
+    versions: Collection[str] = ()
 
     async def poll(self, now: float) -> DrainStatus:
         """Poll once. `state` is updated; nothing else is changed.
@@ -219,6 +221,7 @@ class DrainMonitor:
             restarted=self.state.restarted,
             fenced=namespace.fenced,
             departed=self.departed.get(str(move.namespace), {}),
+            versions=self.versions,
             flags_cluster=move.strategy.flags_cluster,
         )
 

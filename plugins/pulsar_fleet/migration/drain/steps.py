@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import DRAIN_STATE
+from pulsar_fleet.migration.artefacts import BROKERS, DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.confirmation import unterminated
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
@@ -21,6 +21,7 @@ from pulsar_fleet.migration.drain.monitor import DrainMonitor, DrainStatus
 from pulsar_fleet.migration.drain.remediate import RemedyContext, attempts_of, is_exhausted, may_attempt, remediate
 from pulsar_fleet.migration.drain.state import DrainState
 from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
@@ -92,7 +93,7 @@ async def monitor_until_drained(
 async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> AsyncIterator[DrainMonitor]:
     reference = run.artefacts.find(run.id, DRAIN_STATE)
     state = DrainState.from_json(run.artefacts.read_json(reference)) if reference else DrainState()
-    connected = stored_clients(run, moves)
+    connected, brokers = stored_clients(run, moves), run.stored(BROKERS)
     async with (
         AdminClient(sides.blue, retry_seconds=_POLL_RETRY_SECONDS) as blue,
         AdminClient(sides.green, retry_seconds=_POLL_RETRY_SECONDS) as green,
@@ -111,6 +112,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
                 probing=probing,
                 accepted_as_unread=accepted_as_unread(run),
                 unterminated=left,
+                versions=BrokerVersions.from_json(brokers).blue if brokers else (),
             )
         finally:
             run.artefacts.write_json(run.id, DRAIN_STATE, state.to_json())

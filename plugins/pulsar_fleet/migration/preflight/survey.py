@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -71,6 +71,7 @@ async def survey(
     )
     blue_contents, green_contents = _Contents.of(on_blue.snapshot), _Contents.of(on_green.snapshot)
     namespaces = await asyncio.gather(*(_namespace(blue, green, name, blue_contents, green_contents) for name in names))
+    on_blue = replace(on_blue, snapshot=_with_acknowledgments(on_blue.snapshot, namespaces))
     attempts = PartialReads()
     advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
     redirect = redirect_to(green.connection, addresses_of_all(advertised), admin=not on_blue.unflagged)
@@ -102,6 +103,21 @@ async def survey(
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
     )
+
+
+def _with_acknowledgments(snapshot: Snapshot, namespaces: Iterable[NamespaceFacts]) -> Snapshot:
+    """The ranges of acknowledgments from the statistics that were read of every partition."""
+    ranges = {
+        (str(partition.topic), name): subscription.acknowledged_ranges
+        for facts in namespaces
+        for partition in facts.partitions
+        for name, subscription in partition.subscriptions.items()
+    }
+    rows = tuple(
+        replace(row, acknowledged_ranges=ranges.get((row.partition, row.name), row.acknowledged_ranges))
+        for row in snapshot.subscriptions
+    )
+    return replace(snapshot, subscriptions=rows)
 
 
 async def _left_out(blue: AdminClient, names: Sequence[NamespaceName]) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.call import bare
+from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
@@ -53,7 +54,7 @@ def diagnose(facts: FleetFacts, request: Request) -> Examination:
         namespaces=len({name for _, name in facts.namespaces}),
         counts=Counter(row.state.value for row in assessed),
         replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
-        diagnoses=ordered(_once(explained)),
+        diagnoses=ordered([_with_defects(facts, diagnosis) for diagnosis in _once(explained)]),
         unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
         outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},
         calls=dict(facts.calls),
@@ -213,6 +214,13 @@ def _once(explained: Sequence[Explained]) -> list[Diagnosis]:
         if first is not found:
             merged[key] = replace(first, replicators=first.replicators + found.replicators)
     return list(merged.values())
+
+
+def _with_defects(facts: FleetFacts, diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with the known defects of brokers that show so: of the source, or of both where it is mutual."""
+    names = [diagnosis.source, *([diagnosis.target] if CATALOGUE[diagnosis.id].mutual else [])]
+    known = defects_text(diagnosis.id, {facts.clusters[name].version for name in names if name in facts.clusters})
+    return replace(diagnosis, evidence=f"{diagnosis.evidence} {known}") if known else diagnosis
 
 
 def _names(explained: Sequence[Explained]) -> dict[tuple[str, str, str], tuple[str, ...]]:

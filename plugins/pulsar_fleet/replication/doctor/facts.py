@@ -58,6 +58,7 @@ class ClusterFacts:
     :param peers: the clusters that it knows; None if they may not be read.
     :param addresses: where it is known to answer.
     :param data: what other clusters store to reach it, with placeholders for secrets; None if that is unknown.
+    :param version: of a broker that answered; empty if it is unknown.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ClusterFacts:
     peers: Mapping[str, PeerData] | None = None
     addresses: frozenset[str] = frozenset()
     data: Mapping[str, Json] | None = None
+    version: str = ""
 
     def setting(self, key: str) -> str:
         """A broker's setting, empty if it is not known."""

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.translation import translate_snapshot
-from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, policies, schemas, topics, unread, versions
+from pulsar_fleet.preflight.checks import (
+    auto_creation,
+    brokers,
+    clusters,
+    defects,
+    policies,
+    schemas,
+    topics,
+    unread,
+    versions,
+)
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.replication.request import Request
@@ -92,15 +102,21 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]
     source, target = snapshots[link.source], snapshots[link.target]
     translated, _ = translate_snapshot(source, target)
     both = [link.source, link.target]
-    replicated = tuple(
-        replace(state, policies={**state.policies, "replication_clusters": both}) for state in translated.namespaces
-    )
-    pair = Pair(source, target, replace(translated, namespaces=replicated))
+    pair = Pair(source, target, _replicating(translated, both))
+    yield from defects.brokers_have_no_known_defect(replace(pair, source=_replicating(source, both)))
     for check in _SHARED:
         for finding in check(pair):
             if finding.id not in _OF_COPIES_ONLY:
                 yield replace(finding, remedy=_REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
     yield from _partitions(pair)
+
+
+def _replicating(snapshot: Snapshot, clusters: Sequence[str]) -> Snapshot:
+    """The snapshot as it will be: its namespaces list these clusters."""
+    states = (
+        replace(row, policies={**row.policies, "replication_clusters": list(clusters)}) for row in snapshot.namespaces
+    )
+    return replace(snapshot, namespaces=tuple(states))
 
 
 def _call(finding: Finding) -> str:

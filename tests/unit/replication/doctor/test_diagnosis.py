@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,22 @@ def test_a_fleet_whose_replicators_are_idle_and_connected_is_healthy() -> None:
 )
 def test_the_state_is_by_what_the_target_confirmed_between_two_readings(row: ReplicatorFacts, state: State) -> None:
     assert state_of(row, behind_seconds=60) is state
+
+
+@pytest.mark.parametrize(
+    ("versions", "named"),
+    [
+        (("4.0.7", "4.2.5"), ["#25625", "#26002", "#26106", "#26005", "#25097"]),
+        (("4.2.4", "4.0.7"), ["#25097"]),
+        (("4.1.9", "4.0.7"), []),
+        (("", ""), []),
+    ],
+)
+def test_a_stalled_replicator_names_the_defects_of_its_source(versions: tuple[str, str], named: list[str]) -> None:
+    clusters = {name: cluster(name, version=version) for name, version in zip(BOTH, versions, strict=True)}
+    (diagnosis,) = diagnose(fleet(STALLED, clusters=clusters), Request()).diagnoses
+    assert diagnosis.id == "stalled-unexplained"
+    assert re.findall(r"#\d+", diagnosis.evidence) == named
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**6), st.floats(0.1, 100))
@@ -288,6 +305,10 @@ def test_a_topic_of_policies_that_differs_is_no_fault_and_is_never_deleted() -> 
     assert (warning.id, warning.severity, warning.calls) == ("policy-topic-differs", Severity.WARNING, ())
     assert not examination.has_fault
     assert diagnose(fleet(DISCONNECTED), Request()).has_fault
+    assert "#25312" not in warning.evidence
+    clusters = {"blue": cluster("blue", version="4.2.4"), "green": cluster("green", version="4.0.9")}
+    (mutual,) = diagnose(replace(facts, clusters=clusters), Request()).diagnoses
+    assert "Brokers of 4.0.9 are known for this: apache/pulsar#25312 (fixed in 4.0.10)." in mutual.evidence
 
 
 def test_addresses_with_tls_are_asked_for_where_only_others_are_known() -> None:

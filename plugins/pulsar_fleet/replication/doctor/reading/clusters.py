@@ -39,7 +39,7 @@ _PROBE_SECONDS = 1.0
 
 
 async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts:
-    """The brokers' settings, and the data of every peer: 4 calls, and one for each peer."""
+    """The version and settings of a broker, and the data of every peer: 5 calls, and one for each peer."""
     own, connection = await admin.cluster_name(), admin.connection
     try:
         answer = await admin.runtime_configuration()
@@ -47,6 +47,11 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
     except FleetError as error:
         unread.append(Unread(cluster=own, resource="settings of the brokers", reason=str(error)))
         configuration = None
+    try:
+        version = await admin.version()
+    except FleetError as error:
+        unread.append(Unread(cluster=own, resource="version of the brokers", reason=str(error)))
+        version = ""
     known = {*_known_addresses(connection)}
     try:
         documents = {name: await admin.cluster_data(name) or {} for name in await admin.clusters()}
@@ -62,6 +67,7 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
         peers=peers,
         addresses=frozenset(known),
         data=_data(connection),
+        version=version,
     )
 
 
