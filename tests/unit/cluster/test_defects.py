@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from docs.tools.defects_table import PAGE, with_defects
 
 from pulsar_fleet.cluster.defects.catalogue import DEFECTS, LINES, defects_of, defects_text
 from pulsar_fleet.cluster.defects.model import BrokerDefect, Condition, Evidence, Span, fixed_in, open_in
@@ -12,6 +14,12 @@ from pulsar_fleet.cluster.versions import FACTS
 
 BY_ID = {defect.id: defect for defect in DEFECTS}
 BY_ISSUE = {issue: defect for defect in DEFECTS for issue in defect.issues}
+
+
+def test_the_page_lists_every_row() -> None:
+    page = (Path(__file__).parents[3] / "docs" / PAGE).read_text()
+    assert with_defects(page) == page, "run: make docs"
+    assert all(page.count(f"| `{defect.id}` |") == 1 for defect in DEFECTS)
 
 
 @pytest.mark.parametrize(

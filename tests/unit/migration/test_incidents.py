@@ -70,7 +70,7 @@ def test_a_fenced_topic_names_the_defect_of_its_brokers(versions: tuple[str, ...
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_only_a_consumer_of_a_non_persistent_topic_is_explained_by_its_defect(persistent: bool) -> None:
+def test_only_non_persistent_consumers_are_explained_by_their_defect(persistent: bool) -> None:
     topic = TopicName.parse(str(FIRST) if persistent else str(FIRST).replace("persistent", "non-persistent", 1))
     consumer = ConnectedClient(
         topic=str(topic),

@@ -95,9 +95,10 @@ REPLICATOR_DEFECTS: tuple[BrokerDefect, ...] = (
         symptom="Calls about a replicator fail whose cluster has a dot in its name.",
         spans=fixed_in("4.0.14", "4.2.5", "5.0.0-M2"),
         condition=Condition.DOTTED_NAME,
-        seen="Skipping, expiring or clearing its backlog answers 404 `Replicator not found`.",
+        seen="Skipping its backlog answers 404 `Subscription pulsar.repl.eu.west not found`, and the statistics have it.",
         remedy="nothing while it replicates; do not clear the backlog of a whole namespace, which may miss it.",
         issues=("apache/pulsar#26451", "apache/pulsar#26450"),
+        evidence=Evidence.MEASURED,
     ),
     BrokerDefect(
         id="system-topic-partitions-differ",

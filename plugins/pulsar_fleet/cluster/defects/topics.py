@@ -34,6 +34,7 @@ TOPIC_DEFECTS: tuple[BrokerDefect, ...] = (
         seen="Consumers get messages of a batch again that they acknowledged before its topic was unloaded.",
         remedy="let consumers accept a message twice, or let them read their backlog before topics are unloaded.",
         issues=("apache/pulsar#26474", "apache/pulsar#26475", "apache/pulsar#20585"),
+        evidence=Evidence.MEASURED,
     ),
     BrokerDefect(
         id="batch-acknowledgments-unwritten",
