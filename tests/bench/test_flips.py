@@ -54,6 +54,8 @@ LEDGER = os.environ.get("PULSAR_FLEET_BENCH_LEDGER", "")
 SETTINGS = (
     {"managedLedgerMaxEntriesPerLedger": LEDGER, "managedLedgerMinLedgerRolloverTimeMinutes": "0"} if LEDGER else {}
 )
+# With full ledgers all the time, green would delete the copy before its cursors are set: a gate refuses it.
+RETAINED = {"retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}} if LEDGER else {}
 TYPES = (("Exclusive", "Failover", "Shared", "Key_Shared") * TOPICS)[: TOPICS // 3]
 DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
@@ -134,7 +136,7 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     simple, replicated = _flows("moved")
     flows = [*simple, *replicated]
     await _warm(sides, java, folder)
-    await make(sides.blue, flows, DEDUPLICATED)
+    await make(sides.blue, flows, DEDUPLICATED | RETAINED)
     if quiet is None:
         await replicate_by_hand(sides, replicated)
     url = sides.blue.require_service_url()

@@ -532,6 +532,18 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.DECISION,
+        "unit/preflight/test_changed_defaults.py::test_a_changed_default_is_named_where_the_estate_meets_it",
+        "unit/preflight/test_changed_defaults.py::test_a_changed_default_is_not_named_in_the_nearest_pair",
+        {
+            "batch-acknowledgments-off": ("if consumers can take messages twice",),
+            "host-names-are-verified": ("check that the certificates",),
+            "name-with-white-space": ("before they move",),
+            "original-credentials-are-checked": ("if such clients come",),
+            "shadow-topics-off": ("if they are to serve",),
+        },
+    ),
+    Group(
+        Kind.DECISION,
         "unit/preflight/test_compatibility.py::test_a_fault_beside_others_is_found",
         _NOT_IN_PAIRS,
         {

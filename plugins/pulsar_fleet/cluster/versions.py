@@ -166,8 +166,7 @@ UNTHROTTLES_AT_ONCE = Fact(
 COMPLETES_PUBLISHES = Fact(
     id="completes-publishes-in-flight",
     says="Publishes in flight are completed when their topic is terminated.",
-    before="Publishes in flight at a termination may never be completed, and their topic stays fenced: producers are "
-    "quiesced before.",
+    before="Publishes in flight at a termination may never be completed, and their topic stays fenced.",
     since=_OCTOBER_2026,
     source="apache/pulsar#26678; 4.0.7 and 4.2.4",
     word=Word.HALF,
@@ -175,8 +174,7 @@ COMPLETES_PUBLISHES = Fact(
 ENDS_AT_THE_TERMINATION = Fact(
     id="ends-at-the-termination",
     says="No entry is stored behind the position of a termination.",
-    before="A termination that meets the roll-over of a ledger leaves it writable: entries behind its position are "
-    "acknowledged to producers and never delivered.",
+    before="Entries may be confirmed to producers behind the position of a termination, and never delivered.",
     since=_OCTOBER_2026,
     source="apache/pulsar#26680; 4.2.4",
     word=Word.HALF,
@@ -253,6 +251,14 @@ HOLDS_SCALABLE_TOPICS = Fact(
     source="4.2.4 and 5.0.0-M1",
     word=Word.MEASURED,
 )
+REFUSES_SPACED_NAMES = Fact(
+    id="refuses-spaced-names",
+    says="A name that begins or ends with white space is refused.",
+    before="Topics and subscriptions may have names that begin or end with white space.",
+    since=("5.0.0",),
+    source="apache/pulsar#26281; 4.2.4 and 5.0.0-M1",
+    word=Word.HALF,
+)
 LIMITS_SCHEMAS_OF_REPLICATORS = Fact(
     id="limits-schemas-of-replicators",
     says="A replicator may register schemas where producers may not, by a policy of its own (PIP-433).",
@@ -277,6 +283,7 @@ FACTS: tuple[Fact, ...] = (
     WAITS_FOR_TOPIC_POLICIES,
     HOLDS_SCALABLE_TOPICS,
     LIMITS_SCHEMAS_OF_REPLICATORS,
+    REFUSES_SPACED_NAMES,
 )
 """Every fact that depends on a patch, in the order of the patches."""
 
