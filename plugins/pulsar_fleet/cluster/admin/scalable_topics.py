@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, NotAllowed, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, NotAllowed, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.cluster.versions import HOLDS_SCALABLE_TOPICS
@@ -53,13 +53,18 @@ class ScalableTopics:
 
     @classmethod
     async def of(cls, admin: Brokers) -> Self:
-        """The same after a call for each broker; a role that may not list the brokers asks whichever answers."""
+        """The same after a call for each broker; a role that may not list the brokers asks whichever answers.
+
+        A broker that cannot be reached is judged by the others: a migration may go on without it, by a waiver.
+        """
         try:
             brokers = await admin.brokers()
         except NotAllowed:
             return cls(admin, {})
-        versions = await asyncio.gather(*map(admin.version, brokers))
-        return cls(admin, dict(zip(brokers, versions, strict=True)))
+        versions = dict(
+            zip(brokers, await asyncio.gather(*(_version(admin, broker) for broker in brokers)), strict=True)
+        )
+        return cls(admin, {broker: version for broker, version in versions.items() if version})
 
     async def names(self, namespace: NamespaceName) -> tuple[str, ...]:
         """Names such as `topic://acme/orders/events`, sorted: one call, and one for each topic.
@@ -92,6 +97,13 @@ class ScalableTopics:
                 return False
             raise
         return True
+
+
+async def _version(admin: Brokers, broker: str) -> str:
+    try:
+        return await admin.version(broker)
+    except Unavailable:
+        return ""
 
 
 def _local(name: str) -> str:
