@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 GLOBAL_PREFIX = "__G__"
 _READ_TIMEOUT_MS = 20_000
 _NEWEST = -1
+_SERVICE = "topicPoliciesServiceClassName"
+_IN_EVENTS = "SystemTopicBasedTopicPoliciesService"
 
 
 class History(Protocol):
@@ -63,14 +65,30 @@ class TopicPolicyReader:
         """The policies of every topic, local and global; empty if none was ever set.
 
         :param history: receives every event, to find out when a single policy was written.
-        :raises PreconditionFailed: a broker of Pulsar 3.0 has compacted the local policies of a topic away.
+        :raises PreconditionFailed: a broker of Pulsar 3.0 has compacted the local policies of a topic away; or brokers
+            store policies of topics as metadata (PIP-469), where no event has them.
         """
         async with self._opening:
             if self._client is None:
+                await self._require_events()
                 self._client = await asyncio.to_thread(open_client, self._admin.connection)
         states = await asyncio.to_thread(self._pass, self._client, namespace, history)
         await self._require_local(namespace, states)
         return states
+
+    async def _require_events(self) -> None:
+        """One call; a role that may not read the brokers' settings goes on, and these are reported as unread."""
+        try:
+            configured = (await self._admin.runtime_configuration()).get(_SERVICE, _IN_EVENTS)
+        except PermissionDenied:
+            return
+        if not configured.endswith(_IN_EVENTS):
+            name = self._admin.connection.name
+            raise PreconditionFailed(
+                f"{name}: the policies of topics are not known: its brokers store them by {_SERVICE}="
+                f"{configured.rpartition('.')[2]}, and {POLICY_EVENTS} has none of those. They are not copied.",
+                cluster=name,
+            )
 
     async def _require_local(self, namespace: NamespaceName, states: Sequence[TopicPolicyState]) -> None:
         """Refuse a topic of which a compaction left the global policies only: Pulsar 3.0 has one key for both."""
