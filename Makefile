@@ -11,6 +11,8 @@ STATE := .state
 TEST_WORKERS ?= 2
 # What `make test-long` runs: an area of the product, or `versions`; without it all areas.
 AREA ?=
+# The pairs of versions of AREA=versions, one after the other.
+PAIRS ?= blue=3.0.7,green=4.2.4 blue=4.2.4,green=5.0.0-M1 blue=5.0.0-M1,green=4.2.4
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -89,7 +91,8 @@ test-releases: setup ## The package in a fresh Airflow 3.1 and 3.3; needs Chromi
 .PHONY: test-long
 test-long: setup $(STATE)/classes/.written ## What takes minutes or depends on chance: AREA=migration, policy_sync, … or all
 ifeq ($(AREA),versions)
-	@PULSAR_FLEET_TEST_VERSION=blue=3.0.7,green=4.2.4 $(TWICE) $(CLUSTERS) -m versions --timeout 1200
+	@for pair in $(PAIRS); do echo "versions: $$pair"; \
+	  PULSAR_FLEET_TEST_VERSION=$$pair $(TWICE) $(CLUSTERS) -m versions --timeout 1200 || exit; done
 else
 	@$(TWICE) $(CLUSTERS) -m "long$(if $(AREA), and $(AREA))" --timeout 1200 --durations 15
 endif

@@ -88,6 +88,7 @@ RELEASES: tuple[Release, ...] = (
         ),
     ),
     Release(line="4.2", measured="4.2.4", roles=frozenset(Role), redirects=frozenset(Redirect)),
+    Release(line="5.0", measured="5.0.0-M1", roles=frozenset(Role), redirects=frozenset({Redirect.NAMESPACE})),
 )
 """Every minor version of which a broker was run; all others are unknown."""
 
@@ -289,10 +290,7 @@ FACTS: tuple[Fact, ...] = (
 
 
 def changes_since_measured(version: str) -> tuple[Fact, ...]:
-    """What is known to differ between a patch and the one of its line that was measured.
-
-    A line that was never measured has no changes: see `release_of`.
-    """
+    """What is known to differ between a patch and the measured one of its line; nothing for a line without one."""
     release = release_of(version)
     if release is None:
         return ()

@@ -45,7 +45,7 @@ def test_a_broker_that_left_is_counted_and_one_that_joined_is_not() -> None:
 
 
 def test_a_broker_restarted_with_another_setting_or_version_is_refused() -> None:
-    unchecked, unknown = snapshot(OLD, clusterMigrationCheckDurationSeconds="0"), snapshot("5.0.0")
+    unchecked, unknown = snapshot(OLD, clusterMigrationCheckDurationSeconds="0"), snapshot("6.0.0")
     ids = [
         [finding.id for finding in new_blockers(blue, snapshot(NEW), (), redirects=redirects)]
         for blue, redirects in ((unchecked, True), (unchecked, False), (unknown, True), (snapshot(OLD), True))
@@ -54,6 +54,6 @@ def test_a_broker_restarted_with_another_setting_or_version_is_refused() -> None
 
 
 def test_a_blocker_that_the_gates_reported_has_its_waiver() -> None:
-    unknown = snapshot("5.0.0")
+    unknown = snapshot("6.0.0")
     reported = new_blockers(unknown, snapshot(NEW), (), redirects=True)
     assert new_blockers(unknown, snapshot(NEW), reported, redirects=True) == ()

@@ -307,7 +307,7 @@ PIP_433: tuple[tuple[str, Spoil, str], ...] = (
     (
         "--enable-for-replicator set to false where the version knows it",
         steps(
-            both(versions("5.0.0", "5.0.0")),
+            both(versions("5.0.0-M1", "5.0.0-M1")),
             both(
                 policies(is_allow_auto_update_schema=False, is_allow_auto_update_schema_with_replicator=False),
             ),
@@ -345,8 +345,8 @@ def test_a_case_of_pip_433_is_found_from_the_other_side(says: str, spoil: Spoil,
 
 def test_the_replicator_registers_schemas_by_default_where_it_has_a_choice() -> None:
     """`--enable-for-replicator` is true unless somebody says otherwise."""
-    spoil = steps(both(versions("5.0.0", "5.0.0")), both(policies(is_allow_auto_update_schema=False)))
-    assert {finding.id for finding in check(spoil(full_pair()))} == {"version-unknown"}
+    spoil = steps(both(versions("5.0.0-M1", "5.0.0-M1")), both(policies(is_allow_auto_update_schema=False)))
+    assert {finding.id for finding in check(spoil(full_pair()))} == set()
 
 
 def test_pulsar_3_0_is_measured_as_a_source() -> None:
@@ -442,7 +442,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (measured(clock=ClockSkew(61.0, 0.6)), f"warning clocks-differ: {GREEN}"),
     (target(versions("3.0.7", "3.0.7")), f"blocker version-unsupported: {GREEN} + warning target-older: {GREEN}"),
     (target(versions("3.3.1", "3.3.1")), f"blocker version-unknown: {GREEN} + warning target-older: {GREEN}"),
-    (source(versions("5.0.0", "5.0.0")), f"blocker version-unknown: cluster blue + warning target-older: {GREEN}"),
+    (source(versions("6.0.0", "6.0.0")), f"blocker version-unknown: cluster blue + warning target-older: {GREEN}"),
     (target(versions("4.2.3", "4.2.4")), f"warning versions-mixed: {GREEN}"),
     (
         both(versions("4.2.5", "4.2.5")),
@@ -712,7 +712,7 @@ NEAREST: dict[str, Spoil] = {
     "schema-strategy-differs": both(policies(schema_compatibility_strategy="BACKWARD")),
     "schema-undecided": both(schemas("one", kind="PROTOBUF")),
     "schema-update-off-for-replicator": steps(
-        both(versions("5.0.0", "5.0.0")), both(policies(is_allow_auto_update_schema=False))
+        both(versions("5.0.0-M1", "5.0.0-M1")), both(policies(is_allow_auto_update_schema=False))
     ),
     "security-differs": both(settings(authorizationEnabled="false")),
     "shadow-topic": source(topic(PLAIN, properties={"PULSAR.SHADOW": EVENTS})),
