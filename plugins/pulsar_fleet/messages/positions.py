@@ -110,6 +110,12 @@ def ledgers_behind(internal_info: JsonObject) -> tuple[int, ...]:
     return tuple(ledger["ledgerId"] for ledger in internal_info["ledgers"] if end and ledger["ledgerId"] > end.ledger)
 
 
+async def entries_behind(admin: AdminClient, topic: TopicName, internal_info: JsonObject) -> dict[int, int]:
+    """Ledger → number of its entries, for the ledgers behind the end of a topic; no call where there is none."""
+    ledgers = ledgers_behind(internal_info)
+    return entries_in(await admin.internal_stats(topic), ledgers) if ledgers else {}
+
+
 def entries_in(internal_stats: JsonObject, ledgers: Collection[int]) -> dict[int, int]:
     """Ledger → number of its entries, without empty ledgers; the newest one may be open, and is counted apart."""
     counts = {ledger["ledgerId"]: int(ledger["entries"]) for ledger in internal_stats["ledgers"]}

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.messages.positions import entries_in, ledgers_behind, terminated_at
+from pulsar_fleet.messages.positions import entries_behind, terminated_at
 from pulsar_fleet.migration.cutover.termination import read_infos
 from pulsar_fleet.migration.model import Moves
 
@@ -24,8 +24,7 @@ async def lost_entries(blue: AdminClient, moves: Moves) -> tuple[str, ...]:
     sentences: list[str] = []
     for move in moves.moves:
         infos = await read_infos(blue, move)
-        behind = {topic: info for topic, info in infos.items() if info and ledgers_behind(info)}
-        sentences += await asyncio.gather(*(_sentence(blue, topic, info) for topic, info in behind.items()))
+        sentences += await asyncio.gather(*(_sentence(blue, topic, info) for topic, info in infos.items() if info))
     return tuple(sentence for sentence in sentences if sentence)
 
 
@@ -46,6 +45,6 @@ def require_none_lost(lost: Sequence[str], moves: Moves) -> None:
 
 
 async def _sentence(blue: AdminClient, topic: TopicName, info: JsonObject) -> str:
-    entries = entries_in(await blue.internal_stats(topic), ledgers_behind(info))
+    entries = await entries_behind(blue, topic, info)
     listed = ", ".join(f"{count:,} in ledger {ledger}" for ledger, count in entries.items())
     return f"{topic}: {sum(entries.values()):,} entries behind {terminated_at(info)}: {listed}" if entries else ""

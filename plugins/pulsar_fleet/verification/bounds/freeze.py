@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDe
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
-from pulsar_fleet.messages.positions import entries_in, ledgers_behind, terminated_at
+from pulsar_fleet.messages.positions import entries_behind, terminated_at
 from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
@@ -173,9 +173,7 @@ class Freezer:
     async def _behind_end(self, topic: TopicName) -> tuple[str, ...]:
         """A note on what the source has stored behind the position where it was terminated."""
         info = await self.source.internal_info(topic)
-        if not (behind := ledgers_behind(info)):
-            return ()
-        entries = entries_in(await self.source.internal_stats(topic), behind)
+        entries = await entries_behind(self.source, topic, info)
         listed = ", ".join(f"{count:,} entries of ledger {ledger}" for ledger, count in entries.items())
         sentence = f"{listed} lie behind its end {terminated_at(info)} on {self._names[0]}: no consumer gets them"
         return (sentence,) if entries else ()
