@@ -61,10 +61,8 @@ class ScalableTopics:
             brokers = await admin.brokers()
         except NotAllowed:
             return cls(admin, {})
-        versions = dict(
-            zip(brokers, await asyncio.gather(*(_version(admin, broker) for broker in brokers)), strict=True)
-        )
-        return cls(admin, {broker: version for broker, version in versions.items() if version})
+        versions = await asyncio.gather(*(_version(admin, broker) for broker in brokers))
+        return cls(admin, {broker: version for broker, version in zip(brokers, versions, strict=True) if version})
 
     async def names(self, namespace: NamespaceName) -> tuple[str, ...]:
         """Names such as `topic://acme/orders/events`, sorted: one call, and one for each topic.

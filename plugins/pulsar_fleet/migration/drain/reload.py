@@ -23,10 +23,16 @@ async def load_unloaded(sides: Sides, run: Run, moves: Moves) -> None:
     As the drain does: the flag of their namespace is cleared for a moment, and the remedy is recorded; after some
     attempts, or where it fails, they stay unloaded. One call for each partition.
     """
+    before = find_original_settings(run)
+    if before is None:
+        return
     async with sides.open() as (blue, green):
         for move in moves.moves:
-            if move.strategy.redirects and (incident := await _incident(blue, move)):
-                await _load(sides, run, move, incident, (blue, green))
+            incident = await _incident(blue, move) if move.strategy.redirects else None
+            if incident and may_attempt(incident, attempts_of(run), time.time()):
+                redirect = redirect_of(sides, run)
+                context = RemedyContext(blue=blue, green=green, move=move, redirect=redirect, before=before, run=run)
+                await remediate(incident, context)
 
 
 async def _incident(blue: AdminClient, move: Move) -> Incident | None:
@@ -41,17 +47,4 @@ async def _incident(blue: AdminClient, move: Move) -> Incident | None:
         sentence=f"{blue.connection.name} has unloaded {listed(unloaded)} under the flag: nothing of it can be read.",
         remedy=Remedy.RELOAD,
         topics=tuple(unloaded),
-    )
-
-
-async def _load(
-    sides: Sides, run: Run, move: Move, incident: Incident, clusters: tuple[AdminClient, AdminClient]
-) -> None:
-    before = find_original_settings(run)
-    if before is None or not may_attempt(incident, attempts_of(run), time.time()):
-        return
-    blue, green = clusters
-    redirect = redirect_of(sides, run)
-    await remediate(
-        incident, RemedyContext(blue=blue, green=green, move=move, redirect=redirect, before=before, run=run)
     )
