@@ -95,8 +95,8 @@ RELEASES: tuple[Release, ...] = (
 
 def release_of(version: str) -> Release | None:
     """The release to which a broker's version belongs; None if none of its brokers was ever run."""
-    line = ".".join(map(str, version_numbers(version)[:2]))
-    return next((release for release in RELEASES if release.line == line), None)
+    line = version_numbers(version)[:2]
+    return next((release for release in RELEASES if version_numbers(release.line) == line), None)
 
 
 class Word(StrEnum):

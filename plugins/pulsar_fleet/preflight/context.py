@@ -113,6 +113,11 @@ def setting(snapshot: Snapshot, key: str) -> str | None:
     return min(settings(snapshot, key).values(), default=None)
 
 
+def names_in(value: str) -> tuple[str, ...]:
+    """The names in a list as brokers report it: `[admin, broker]`."""
+    return tuple(name.strip() for name in value.strip("[]").split(",") if name.strip())
+
+
 def number(snapshot: Snapshot, key: str) -> int:
     """A limit of the brokers; 0, which means no limit, where no broker reports it."""
     limits = [int(value) for value in settings(snapshot, key).values() if value.lstrip("-").isdigit()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.names import SHADOW_SOURCE
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.versions import REFUSES_SPACED_NAMES
-from pulsar_fleet.preflight.context import Pair, blocker, settings, warning
+from pulsar_fleet.preflight.context import Pair, blocker, names_in, settings, warning
 from pulsar_fleet.preflight.findings import Finding
 
 
@@ -48,7 +48,7 @@ def _links_with_tls(pair: Pair) -> Iterator[str]:
 
 def _proxies(pair: Pair) -> Iterator[str]:
     for value in settings(pair.target, "proxyRoles").values():
-        yield from (role.strip() for role in value.strip("[]").split(",") if role.strip())
+        yield from names_in(value)
 
 
 CHANGED_DEFAULTS: tuple[ChangedDefault, ...] = (

@@ -11,7 +11,16 @@ from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.changes.namespaces import tenant_path
-from pulsar_fleet.preflight.context import NO_RESTART, Pair, blocker, call_text, in_broker_conf, setting, warning
+from pulsar_fleet.preflight.context import (
+    NO_RESTART,
+    Pair,
+    blocker,
+    call_text,
+    in_broker_conf,
+    names_in,
+    setting,
+    warning,
+)
 from pulsar_fleet.preflight.findings import Finding
 
 _UNREADABLE = {
@@ -130,8 +139,7 @@ def authentication_providers_match(pair: Pair) -> Iterator[Finding]:
 
 
 def _roles(text: str | None) -> set[str] | None:
-    """`[admin, broker]`, as the brokers report their lists."""
-    return None if text is None else {role.strip() for role in text.strip("[]").split(",") if role.strip()}
+    return None if text is None else set(names_in(text))
 
 
 def _grants(policies: JsonObject) -> dict[str, set[str]]:
