@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from docs.tools.generated_parts import with_parts
 
+from pulsar_fleet.cluster.text import with_names
 from pulsar_fleet.migration.preflight.client_compatibility import TABLE, Behaviour
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate
@@ -13,10 +14,13 @@ from pulsar_fleet.migration.preflight.gates.compatibility import RAISED_TO_BLOCK
 from pulsar_fleet.preflight.findings import Severity
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 
+_ROLES = {"blue": "blue", "green": "green"}
+
 
 def with_gates(page: str) -> str:
     """The page with an up-to-date table between each pair of markers; a page without markers stays unchanged."""
-    return with_parts(page, _tables())
+    # The page is for any two clusters: it says blue and green, as the form does.
+    return with_parts(page, {name: with_names(table, _ROLES) for name, table in _tables().items()})
 
 
 def _tables() -> Mapping[str, str]:
@@ -40,7 +44,12 @@ def _gate(gate: Gate) -> str:
         waiver = "not needed"
     else:
         waiver = f"never: {gate.never_waived.removesuffix('.')}" if gate.never_waived else "by name"
-    return f"| `{gate.id}` | {kind} | {gate.owner.value} | {gate.consequence} | {waiver} |"
+    return f"| `{gate.id}` | {kind} | {gate.owner.value} | {_sentence(gate.consequence)} | {waiver} |"
+
+
+def _sentence(template: str) -> str:
+    text = with_names(template, _ROLES)
+    return text[:1].upper() + text[1:]
 
 
 def _client(row: Behaviour) -> str:

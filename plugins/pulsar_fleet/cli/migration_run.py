@@ -98,11 +98,12 @@ class FailbackRun(ProcedureRun):
         if failback.request.dry_run:
             self.terminal.say(f"{findings}\nDry run: every check passed. Nothing has been changed.")
             return False
+        home, away = failback.clusters.blue.name, failback.clusters.green.name
         text = (
-            f"{findings}\n{names}: blue is reopened, and its terminated topics are removed and recreated. From then on "
-            "an application that restarts stays on blue."
+            f"{findings}\n{names}: {home} is reopened, and its terminated topics are removed and recreated. From then "
+            f"on an application that restarts stays on {home}."
         )
-        self.ask(f"failback of {names}", text, "Move these namespaces back from green to blue?")
+        self.ask(f"failback of {names}", text, f"Move these namespaces back from {away} to {home}?")
         self.step("reopen_blue", failback.reopen_blue(), lambda reopened: counted(len(reopened), "namespace"))
         self.step("check_gates", failback.check_gates(), lambda checked: count_line(checked[1]))
         self.prepare_new(self.moves())

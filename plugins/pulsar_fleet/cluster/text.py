@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 FEW = 3
 
@@ -39,6 +39,13 @@ def listed(names: Iterable[object], most: int = FEW) -> str:
         return "none"
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return f"{', '.join(texts[:most])}{more}"
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with each `{role}` replaced by the name that has this role: braces of other kinds stay."""
+    for role, name in names.items():
+        text = text.replace(f"{{{role}}}", name)
+    return text
 
 
 def did_you_mean(name: str, names: Collection[str], otherwise: str) -> str:

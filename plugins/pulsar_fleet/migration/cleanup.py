@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 VERIFIED_VERDICTS = frozenset({"equal", "repeated", "copied", "drained"})
 RECREATED_SECONDS = 3.0
+_CONTINUES = "continues on the new cluster, at the position where the cut-over set it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,8 @@ def require_verdict(run: Run, move: Move) -> None:
     verdict = verdicts.get(str(move.namespace))
     if verdict not in VERIFIED_VERDICTS:
         raise PreconditionFailed(
-            f"{move.namespace} has the verdict {verdict!r} in this run: nothing is removed from blue before it is "
-            "verified. Clear the task verify_messages."
+            f"{move.namespace} has the verdict {verdict!r} in this run: nothing is removed before it is verified. "
+            "Clear the task verify_messages."
         )
 
 
@@ -222,14 +223,13 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
         return 0
     except Conflict:
         # Unloaded under the flag: it cannot be changed while the flag is set. It counts as left.
-        log.warning("%s is not loaded: subscription %r stays on blue", topic, name)
+        log.warning("%s is not loaded: subscription %r stays on %s", topic, name, own)
         return 0
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
     before = {"markDeletePosition": str(cursor.mark_delete)}
-    detail = "continues on green, at the position where the cut-over set it"
-    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, detail)
+    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, _CONTINUES)
     return 1
 
 
@@ -243,8 +243,8 @@ async def _skip_backlog(blue: AdminClient, topic: TopicName, name: str, own: str
     if subscription is None or not subscription.backlog:
         return 0
     await blue.post(f"{topic.subscription_path(name)}/skip_all")
-    before, detail = {"backlog": subscription.backlog}, "continues on green, at the position where the cut-over set it"
-    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "skip the backlog", before, detail)
+    before = {"backlog": subscription.backlog}
+    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "skip the backlog", before, _CONTINUES)
     return 1
 
 

@@ -10,20 +10,32 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 
 
+def names_of(blue: AdminClient, green: AdminClient) -> dict[str, str]:
+    """`blue` and `green` → the cluster's own name, which every text for people has."""
+    return {"blue": blue.connection.name, "green": green.connection.name}
+
+
 @dataclass(frozen=True, slots=True)
 class Sides:
     """The two clusters of a migration.
 
     :param retry_seconds: how long a step retries calls to an unreachable cluster.
+    :param preparing: id of the task that prepares the cluster to which the namespaces move.
     """
 
     blue: ClusterConnection
     green: ClusterConnection
     retry_seconds: float = 30.0
+    preparing: str = "prepare_green"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """`blue`, `green` and `prepare_green` → the name that the clusters and the task have in this run."""
+        return {"blue": self.blue.name, "green": self.green.name, "prepare_green": self.preparing}
 
     def reversed(self) -> Sides:
         """The clusters in the order of the steps of a failback: the cluster that the namespaces leave comes first."""
-        return Sides(self.green, self.blue, self.retry_seconds)
+        return Sides(self.green, self.blue, self.retry_seconds, preparing="prepare_blue")
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:

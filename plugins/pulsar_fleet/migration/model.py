@@ -93,10 +93,11 @@ def reversal_text(phase: Phase) -> str:
         case Phase.CHECKED:
             return "nothing has been changed"
         case Phase.REOPENED:
-            return "abort sets blue's flag again: clients are redirected as before"
+            return "abort sets the flag of the cluster that was reopened again: clients are redirected as before"
         case Phase.PREPARED | Phase.FROZEN | Phase.REPLICATED:
             return (
-                "abort undoes everything: replication, overrides, and what the run created on green and no client uses"
+                "abort undoes everything: replication, overrides, and what the run created on the new cluster and no "
+                "client uses"
             )
         case Phase.QUIESCED:
             return (
@@ -220,7 +221,7 @@ def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
             if subscription.is_idle:
                 return Strategy.REPLICATE, (
                     f"subscription {subscription.name!r} of {partition.topic} has {subscription.backlog} unread "
-                    "entries and no consumer: it would not drain on blue"
+                    "entries and no consumer: it would not drain"
                 )
             if subscription.delayed:
                 return Strategy.REPLICATE, (

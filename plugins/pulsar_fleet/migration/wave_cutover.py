@@ -66,7 +66,11 @@ async def cut_over(
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
-        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
+        log.info(
+            "%s has no service for %s; placeholders are stored in the redirect",
+            sides.green.name,
+            ", ".join(redirect.placeholders),
+        )
     async with sides.open() as (blue, green):
         if not Reached.of(run).all(moves, Phase.DRAINED):
             await freeze.freeze(blue, run, original)

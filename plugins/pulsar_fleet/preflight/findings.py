@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import counted, with_names
 
 
 class Severity(StrEnum):
@@ -43,6 +43,20 @@ class Finding(Document):
     source: Json = None
     target: Json = None
     owner: str = ""
+
+    def named(self, clusters: Mapping[str, str]) -> Finding:
+        """The finding with the names of clusters in its texts.
+
+        :param clusters: role, which the texts write as `{role}` → the cluster's own name.
+        """
+        return replace(
+            self,
+            evidence=with_names(self.evidence, clusters),
+            consequence=with_names(self.consequence, clusters),
+            remedy=with_names(self.remedy, clusters),
+            call=with_names(self.call, clusters),
+            owner=with_names(self.owner, clusters),
+        )
 
     def text(self) -> str:
         """Three lines for a terminal or a log."""

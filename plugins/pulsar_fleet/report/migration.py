@@ -44,7 +44,7 @@ def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject |
         _headline(moves, phases, verdicts, failed),
         approval_text(approval),
         _phase_table(phases),
-        _switches(run.stored(CUT_OVER) or {}),
+        _switches(moves, run.stored(CUT_OVER) or {}) if moves else "",
         _drain(run.stored(DRAIN_STATE) or {}),
         "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts),
         findings_markdown([Finding.from_json(document) for document in run.stored(FINDINGS) or []]),
@@ -150,38 +150,41 @@ def _phase_table(phases: Sequence[RecordedPhase]) -> str:
     return "\n".join(["| namespace | phase | at (UTC) | since the first |", "| --- | --- | --- | --- |", *rows])
 
 
-def _switches(switched: JsonObject) -> str:
+def _switches(moves: Moves, switched: JsonObject) -> str:
     lines: list[str] = []
     for name, result in switched.items():
         if result.get("repointed"):
-            lines += _repointed(name, result)
+            lines += _repointed(name, moves.blue, result)
             continue
-        lines.append(f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(result)}")
+        lines.append(
+            f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(moves.green, result)}"
+        )
         lines += [
-            f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: it continues on green with "
+            f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: it continues on {moves.green} with "
             f"{counted(cursor['unread'], 'unread entry')}; of the individually acknowledged messages "
-            f"{cursor['carried']:,} were acknowledged on green, {cursor['redelivered']:,} are redelivered."
+            f"{cursor['carried']:,} were acknowledged on {moves.green}, {cursor['redelivered']:,} are redelivered."
             for cursor in result["cursors"]
         ]
         window = result["duplicates"]
         lines.append(
-            f"* Duplicates to expect: {counted(sum(window.values()), 'message')}, written to blue after the cursors "
-            "were set on green; each subscription with consumers receives them from both clusters."
+            f"* Duplicates to expect: {counted(sum(window.values()), 'message')}, written to {moves.blue} after the "
+            f"cursors were set on {moves.green}; each subscription with consumers receives them from both clusters."
             if window
             else "* Duplicates to expect from the transfer of the cursors: none."
         )
         lines.append(
-            "* A message that was in flight when its topic was terminated is stored on blue and sent again to green by "
-            "its client: at most one batch per producer, delivered twice to every subscription with consumers."
+            f"* A message that was in flight when its topic was terminated is stored on {moves.blue} and sent again to "
+            f"{moves.green} by its client: at most one batch per producer, delivered twice to every subscription with "
+            "consumers."
         )
     return "\n".join(lines)
 
 
-def _repointed(name: str, result: JsonObject) -> Iterator[str]:
+def _repointed(name: str, blue: str, result: JsonObject) -> Iterator[str]:
     """What each subscription got from both clusters; nothing was redirected."""
     yield (
-        f"`{name}`: every application left blue, which refuses producers of these topics now. Producers were throttled "
-        f"for {result['throttled_seconds']:.1f} s meanwhile, and none was connected."
+        f"`{name}`: every application left {blue}, which refuses producers of these topics now. Producers were "
+        f"throttled for {result['throttled_seconds']:.1f} s meanwhile, and none was connected."
     )
     for cursor in result["cursors"]:
         twice = cursor["redelivered"]
@@ -191,13 +194,13 @@ def _repointed(name: str, result: JsonObject) -> Iterator[str]:
         )
 
 
-def _late(result: JsonObject) -> str:
+def _late(green: str, result: JsonObject) -> str:
     late = result.get("late") or {}
     if not late:
         return "No entry was counted between the moment when nothing was in flight and the termination."
     return (
         f"{counted(sum(late.values()), 'entry')} of producers that had been idle entered just before the "
-        f"termination, on {listed(sorted(late))}: check that the producers of these topics are on green."
+        f"termination, on {listed(sorted(late))}: check that the producers of these topics are on {green}."
     )
 
 
@@ -251,6 +254,7 @@ def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     return (
         f"**Next steps.** {first} Topics that are created from now on are found only by consumers that were restarted "
         f"against {moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that "
-        f"subscribe by pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore BLUE "
-        f"--delete-inactive-topics{namespaces}`, with the connection or the URL of {moves.blue} for BLUE."
+        f"subscribe by pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore "
+        f"{moves.blue} --delete-inactive-topics{namespaces}`, with its connection's name or its URL in the place of "
+        f"{moves.blue} where these differ."
     )

@@ -97,7 +97,7 @@ def _draw_phases(axes: Axes, spans: Mapping[str, Sequence[_Span]]) -> None:
 def _draw_backlogs(axes: Axes, samples: Samples) -> None:
     for name, series in samples.items():
         axes.step([at / _DAY for at, _ in series], [entries for _, entries in series], label=name)
-    axes.set_ylabel("entries left on blue")
+    axes.set_ylabel("entries left to drain")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
     if samples:

@@ -88,7 +88,7 @@ def test_too_many_individual_acknowledgments_are_redelivered_and_reported() -> N
     )
     plans = plan_cursors(TOPIC, {"many": many, "few": few, "busy": busy}, IndividuallyAcknowledged.CARRY)
     assert {plan.subscription: plan.redelivered for plan in plans} == {"busy": 0, "few": 0, "many": MAX_CARRIED + 1}
-    text = transfers_text(plans, batch_index=True)
+    text = transfers_text(plans, "east", "west", batch_index=True)
     assert f"Redelivered in total: {MAX_CARRIED + 1:,} entries" in text
     assert "no call returns them" in text
 

@@ -30,6 +30,7 @@ from pulsar_fleet.migration.drain.state import (
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.partition_state import Absence, read_loaded
 
+CLUSTERS = {"blue": "east", "green": "west"}
 BEFORE = stats("p-1", "p-2", billing=(7, ["c-1"]))
 READERS = st.lists(st.integers(0, 9), min_size=1, max_size=3)
 
@@ -39,7 +40,7 @@ def state(blue: dict[str, Any] | Absence, green: dict[str, Any]) -> DrainProgres
     move = move_of(first=BEFORE)
     on_blue, on_green = seen(blue), seen(green)
     done = is_drained(move, FIRST, on_blue) and has_arrived(FIRST, move.partitions[FIRST], on_green)
-    return drain_progress(move, {FIRST: on_blue}, {FIRST: on_green}, {FIRST} if done else set())
+    return drain_progress(move, CLUSTERS, {FIRST: on_blue}, {FIRST: on_green}, {FIRST} if done else set())
 
 
 def test_a_move_is_done_without_backlog_and_with_all_clients_on_green() -> None:
@@ -49,10 +50,10 @@ def test_a_move_is_done_without_backlog_and_with_all_clients_on_green() -> None:
 @pytest.mark.parametrize(
     ("blue", "green", "words"),
     [
-        (stats(billing=(4, [])), BEFORE, "4 entries left on blue"),
+        (stats(billing=(4, [])), BEFORE, "4 entries left on east"),
         (stats(), stats("p-1", billing=(0, ["c-1"])), "1 producer of"),
         (stats(), stats("p-1", "p-2"), "1 consumer of 'billing'"),
-        (stats("p-1"), BEFORE, 'still on blue: producer "p-1" (10.0.0.1:3, Pulsar-Java-v4.2.4)'),
+        (stats("p-1"), BEFORE, 'still on east: producer "p-1" (10.0.0.1:3, Pulsar-Java-v4.2.4)'),
     ],
     ids=["backlog", "producer", "consumer", "straggler"],
 )
@@ -75,7 +76,7 @@ def test_a_brokers_list_never_confirms_a_partition() -> None:
 @pytest.mark.parametrize(("strategy", "remaining"), [(Strategy.REPLICATE, 0), (Strategy.REDIRECT, 7)])
 def test_an_idle_subscription_is_awaited_unless_its_cursor_was_transferred(strategy: Strategy, remaining: int) -> None:
     move = move_of(strategy, first=stats(archive=(7, [])))
-    progress = drain_progress(move, {FIRST: seen(stats(archive=(7, [])))}, {}, set())
+    progress = drain_progress(move, CLUSTERS, {FIRST: seen(stats(archive=(7, [])))}, {}, set())
     assert progress.remaining == remaining
 
 
@@ -90,7 +91,7 @@ def test_backlogs_are_summed_by_topic_and_subscription_the_largest_first(first: 
         stats(**{f"s{n}": (backlog, ["c"]) for n, backlog in enumerate(backlogs)}) for backlogs in (first, second)
     ]
     move = move_of(first=documents[0], second=documents[1])
-    progress = drain_progress(move, {FIRST: seen(documents[0]), SECOND: seen(documents[1])}, {}, set())
+    progress = drain_progress(move, CLUSTERS, {FIRST: seen(documents[0]), SECOND: seen(documents[1])}, {}, set())
     assert sum(backlog.entries for backlog in progress.backlogs) == progress.remaining == sum(first) + sum(second)
     entries = [backlog.entries for backlog in progress.backlogs]
     assert entries == sorted(entries, reverse=True)
@@ -100,7 +101,7 @@ def test_backlogs_are_summed_by_topic_and_subscription_the_largest_first(first: 
 def test_the_line_of_a_wave_says_how_much_is_left_and_until_when() -> None:
     drain = forecast([Sample(float(at), 1000 - 100 * at) for at in range(5)])
     line = summary([replace(state(stats(billing=(600, ["c-1"])), BEFORE), forecast=drain)])
-    assert line.startswith("0 of 1 namespace done; 600 entries left on blue, 100/s, done in about 6 s")
+    assert line.startswith("0 of 1 namespace done; 600 entries left on east, 100/s, done in about 6 s")
 
 
 @given(st.floats(0.5, 1e4), st.integers(1_000, 10**9), st.integers(3, 30))

@@ -28,6 +28,7 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 
+CLUSTERS = {"blue": "blue", "green": "green"}
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")
 TERMINATED = LeftoverTopic(topic=EVENTS, partitions=2, terminated=True, subscriptions=(), clients=(), entries=500)
@@ -43,7 +44,7 @@ HOME = FailbackNamespace(
 
 
 def ids(namespace: FailbackNamespace, *, allow_removal: bool = True, **unhealthy: str) -> list[str]:
-    return [finding.id for finding in check((namespace,), unhealthy, allow_removal=allow_removal)]
+    return [finding.id for finding in check((namespace,), unhealthy, allow_removal=allow_removal, clusters=CLUSTERS)]
 
 
 def test_a_finished_migration_can_go_back_when_the_removal_is_allowed() -> None:
@@ -91,7 +92,7 @@ EMPTY = replace(TERMINATED, terminated=False, entries=0)
     ids=str,
 )
 def test_what_is_advised_harms_nothing_in_this_state(namespace: FailbackNamespace, advice: str, call: bool) -> None:
-    finding = check((namespace,), {}, allow_removal=True)[0]
+    finding = check((namespace,), {}, allow_removal=True, clusters=CLUSTERS)[0]
     assert advice in finding.remedy
     assert bool(finding.call) is call
     require_harmless(finding)
@@ -118,7 +119,7 @@ def test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong(id_: str
 
 
 def test_the_removal_is_allowed_only_after_a_verification() -> None:
-    unverified = check((replace(HOME, verdict=None),), {}, allow_removal=False)
+    unverified = check((replace(HOME, verdict=None),), {}, allow_removal=False, clusters=CLUSTERS)
     assert [finding.remedy.startswith("first do what no-proof says") for finding in unverified] == [False, True]
 
 

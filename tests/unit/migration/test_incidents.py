@@ -31,6 +31,7 @@ from pulsar_fleet.migration.stats.partition_state import Absence
 from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, store_gate_clients
 
 BEFORE = stats("p-1", billing=(7, ["c-1"]))
+CLUSTERS = {"blue": "east", "green": "west", "prepare_green": "prepare_blue"}
 OWNERS = {FIRST: ("b:1", "0x0_0x1"), SECOND: ("b:1", "0x1_0x2")}
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
@@ -41,6 +42,7 @@ def facts(**changes: Any) -> DrainFacts:
     bare = DrainFacts(
         namespace=ORDERS,
         seconds=40.0,
+        clusters=CLUSTERS,
         before={FIRST: connected},
         blue={FIRST: seen(stats())},
         green={FIRST: seen(BEFORE)},
@@ -174,7 +176,7 @@ EXECUTED = {
 BY_HAND = {
     IncidentKind.CLIENT_MISSING: ({"green": {FIRST: seen(stats("p-1"))}}, "Restart the application of"),
     IncidentKind.NO_CONSUMERS: ({"blue": {FIRST: seen(stats(billing=(3, [])))}}, "Restart a consumer of"),
-    IncidentKind.GREEN_MISSING: ({"green_exists": False}, "clear the task prepare_green"),
+    IncidentKind.GREEN_MISSING: ({"green_exists": False}, "clear the task prepare_blue"),
     IncidentKind.BROKER_OUTAGE: ({"unreachable": {"blue b:1": 61.0}}, "start it, or restart it if it hangs"),
     IncidentKind.FENCED: (
         {"fenced": {FIRST}, "blue": {FIRST: seen(Absence.UNREACHABLE)}},
@@ -201,7 +203,7 @@ def test_an_application_to_restart_is_named_with_its_topic() -> None:
     (incident,) = detect_incidents(facts(green={FIRST: seen(stats("p-1"))}))
     assert incident.sentence == (
         'Restart the application of consumer "c-1" (10.0.0.1:3, Pulsar-Java-v4.2.4) on '
-        "persistent://acme/orders/events-partition-0, subscription 'billing': it was on blue and has been on neither "
+        "persistent://acme/orders/events-partition-0, subscription 'billing': it was on east and has been on neither "
         "cluster for 40 s."
     )
 
@@ -292,7 +294,7 @@ def test_a_backlog_without_its_consumer_is_named_with_its_last_owner() -> None:
     )
     assert (incident.kind, incident.remedy) == (IncidentKind.NO_CONSUMERS, Remedy.OPERATOR)
     assert incident.sentence.startswith(f"Start a consumer of subscription 'billing' on {FIRST}")
-    assert "7 unread entries left on blue, and no consumer was connected at the cut-over" in incident.sentence
+    assert "7 unread entries left on east, and no consumer was connected at the cut-over" in incident.sentence
     assert 'The last one was consumer "c-1" (10.0.0.1:3, Pulsar-Java-v4.2.4)' in incident.sentence
 
 

@@ -12,6 +12,7 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.proof.baseline import policy_fingerprints
 from pulsar_fleet.migration.proof.freshness import Growth, ProofBaseline, stale, uncopied
 
+CLUSTERS = {"blue": "east", "green": "west"}
 PROVEN = ProofBaseline(
     namespace="acme/orders",
     at=1_000_000.0,
@@ -26,7 +27,7 @@ COPIED = (Growth("persistent://acme/orders/events-partition-0", 40, 38),)
 
 
 def ids(basis: ProofBaseline | None, now: ProofBaseline, growth: tuple[Growth, ...] = COPIED) -> list[str]:
-    return [finding.id for finding in stale(basis, now, growth, max_age_minutes=60)]
+    return [finding.id for finding in stale(basis, now, growth, max_age_minutes=60, clusters=CLUSTERS)]
 
 
 def test_a_young_proof_under_live_replication_is_fresh() -> None:
@@ -56,7 +57,7 @@ def test_a_young_proof_under_live_replication_is_fresh() -> None:
 )
 def test_what_changed_since_the_proof_is_named(now: ProofBaseline, growth: tuple[Growth, ...], findings: str) -> None:
     assert ids(PROVEN, now, growth) == [findings]
-    for finding in stale(PROVEN, now, growth, max_age_minutes=60):
+    for finding in stale(PROVEN, now, growth, max_age_minutes=60, clusters=CLUSTERS):
         require_harmless(finding)
 
 
@@ -76,7 +77,7 @@ def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
 
 
 def test_a_proof_that_aged_in_a_window_is_renewed_by_clearing_one_task() -> None:
-    (findings,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
+    (findings,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60, clusters=CLUSTERS)
     assert findings.evidence == "equal 2.0 h ago, 60 min are allowed"
     assert "window is open: clear the task verify_copy" in findings.remedy
 

@@ -15,6 +15,7 @@ from pulsar_fleet.migration.repoint.state import (
     progress_line,
 )
 
+CLUSTERS = {"blue": "east", "green": "west"}
 TOPIC = TopicName.parse("persistent://acme/orders/events")
 
 
@@ -48,26 +49,28 @@ def progress(blue: TopicStats, green: TopicStats, *, left_seconds: float = 0.0) 
 def test_a_client_on_blue_keeps_it_open_however_long_it_was_empty() -> None:
     polled = progress(stats(producers=1, unsent=3), stats(producers=1, billing=2), left_seconds=10 * SETTLED_SECONDS)
     assert not polled.is_done
-    assert polled.line().startswith("acme/orders: 1 of 4 clients on blue: producer")
-    assert "3 entries of blue not on green yet" in polled.line()
+    assert polled.line(CLUSTERS).startswith("acme/orders: 1 of 4 clients on east: producer")
+    assert "3 entries of east not on west yet" in polled.line(CLUSTERS)
 
 
 def test_blue_is_left_when_everybody_is_on_green() -> None:
     polled = progress(stats(billing=0), stats(producers=2, billing=2))
     assert polled.is_done
-    assert "green has every entry" in polled.line()
+    assert "west has every entry" in polled.line(CLUSTERS)
 
 
 @pytest.mark.parametrize(("seconds", "done"), [(SETTLED_SECONDS - 1, False), (SETTLED_SECONDS, True)])
 def test_a_client_on_neither_cluster_is_waited_for_like_an_application(seconds: float, done: bool) -> None:
     polled = progress(stats(billing=0), stats(producers=2, billing=1), left_seconds=seconds)
     assert polled.is_done is done
-    assert "1 on neither cluster: consumer" in polled.line()
+    assert "1 on neither cluster: consumer" in polled.line(CLUSTERS)
 
 
 def test_a_subscription_with_consumers_on_both_clusters_is_named() -> None:
     polled = progress(stats(billing=1), stats(billing=1))
-    assert "both clusters deliver every message to 'billing' of persistent://acme/orders/events" in polled.line()
+    assert "both clusters deliver every message to 'billing' of persistent://acme/orders/events" in polled.line(
+        CLUSTERS
+    )
 
 
 def test_a_client_that_returns_to_blue_starts_the_time_again() -> None:
@@ -95,6 +98,8 @@ def test_the_state_is_the_same_after_it_was_stored() -> None:
 
 def test_only_namespaces_that_are_not_left_are_named() -> None:
     gone = progress(stats(), stats(producers=2, billing=2))
-    assert progress_line([gone]) == "1 of 1 namespace left blue"
+    assert progress_line([gone], CLUSTERS) == "1 of 1 namespace left east"
     here = replace(progress(stats(producers=1), stats()), namespace="acme/audit")
-    assert progress_line([gone, here]).startswith("1 of 2 namespaces left blue · acme/audit: 1 of 4 clients on blue")
+    assert progress_line([gone, here], CLUSTERS).startswith(
+        "1 of 2 namespaces left east · acme/audit: 1 of 4 clients on east"
+    )

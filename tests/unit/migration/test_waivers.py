@@ -12,6 +12,7 @@ from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver, apply_waivers
 
+CLUSTERS = {"blue": "east", "green": "west"}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 FOUND = check(
     with_facts(
@@ -27,7 +28,7 @@ def waiver(id: str, resource: str | None = None) -> Waiver:
 
 
 def unwaived(*waivers: Waiver, findings: tuple[Finding, ...] = FOUND) -> set[str]:
-    return {finding.id for finding in apply_waivers(findings, waivers, never=never_waived()).unwaived}
+    return {finding.id for finding in apply_waivers(findings, waivers, never=never_waived(CLUSTERS)).unwaived}
 
 
 def test_without_waivers_every_blocker_stops() -> None:
@@ -70,7 +71,7 @@ def test_what_loses_data_for_certain_is_never_waived() -> None:
     findings = check(with_blue(view(), redirect={"migrated": True}))
     with pytest.raises(PreconditionFailed) as error:
         unwaived(waiver("blue-is-migrated"), findings=findings)
-    assert "is never waived: topics of namespaces that green does not have would be terminated." in str(error.value)
+    assert "is never waived: topics of namespaces that west does not have would be terminated." in str(error.value)
     with pytest.raises(PreconditionFailed):
         unwaived(waiver("partitions-differ"))
 

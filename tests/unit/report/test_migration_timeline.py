@@ -31,7 +31,7 @@ def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
     began = BEGAN.timestamp()
     picture = migration_picture(phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
     assert picture is not None
-    assert {"acme/n0", "quiesced", "drained", "entries left on blue", "400"} <= texts(picture)
+    assert {"acme/n0", "quiesced", "drained", "entries left to drain", "400"} <= texts(picture)
     assert picture == migration_picture(
         phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
     )

@@ -43,7 +43,7 @@ async def confirm_termination(blue: AdminClient, move: Move, periods: CheckPerio
     if moved:
         terminations = await wait_terminated(blue, move, seconds)
     if terminations.waiting and not terminations.by_migration:
-        raise PreconditionFailed(_none_terminated(move, terminations.waiting, seconds))
+        raise PreconditionFailed(_none_terminated(move, terminations.waiting, seconds, blue.connection.name))
     return Confirmation(terminations, moved)
 
 
@@ -98,12 +98,12 @@ async def end_on_green(green: AdminClient, partitions: Collection[TopicName]) ->
     return failed
 
 
-def _none_terminated(move: Move, waiting: Sequence[TopicName], seconds: float) -> str:
+def _none_terminated(move: Move, waiting: Sequence[TopicName], seconds: float, cluster: str) -> str:
     return (
         f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
         f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
-        "loaded, and its producers may write to blue and green. The flag is set. Clear it to keep the namespace on "
-        "blue, since no partition is terminated; or let brokers whose check is on serve them, and run again."
+        "loaded, and its producers may write to both clusters. The flag is set. Clear it to keep the namespace on "
+        f"{cluster}, since no partition is terminated; or let brokers whose check is on serve them, and run again."
     )
 
 
@@ -130,7 +130,7 @@ async def _cause(
     if source := await _source_of(blue, topic):
         clients = counted(len(stats.clients), "connected client")
         stays = f"it is a shadow topic of {source} with {clients}, and no broker terminates one"
-        return f"{stays}. Connect its clients to {source} on green" if stats.clients else ""
+        return f"{stays}. Connect its clients to {source} on the cluster to which it moves" if stats.clients else ""
     if unchecked := sorted(broker for broker, seconds in periods.seconds.items() if seconds <= 0):
         return (
             f"the migration check is off on {listed(unchecked)}. Let a broker whose check is on serve it: "

@@ -192,7 +192,8 @@ async def require_green(green: AdminClient, move: Move) -> None:
         lacking = "the namespace" if policies is None else f"{len(missing)} topics, for example {missing[0]},"
         raise PreconditionFailed(
             f"{green.connection.name} lacks {lacking} of {move.namespace}: redirected clients would fail. "
-            "Nothing was flagged. Clear the task prepare_green of this run, then this one.",
+            "Nothing was flagged. Clear the task of this run that prepares it (prepare_green, in a failback "
+            "prepare_blue), then this one.",
             cluster=green.connection.name,
         )
     if policies.get("migrated"):

@@ -6,13 +6,13 @@ facts give the same incidents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import counted, with_names
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.stats.clients import absent_clients
 from pulsar_fleet.migration.stats.partition_state import Absence
@@ -33,7 +33,12 @@ _ABORTED = (
 
 def detect_incidents(facts: DrainFacts) -> tuple[Incident, ...]:
     """Every incident that the facts show, the one that explains most first, with the defects that explain it."""
-    return tuple(_with_defects(incident, facts.versions) for rule in _RULES for incident in rule(facts))
+    named = (_with_names(incident, facts.clusters) for rule in _RULES for incident in rule(facts))
+    return tuple(_with_defects(incident, facts.versions) for incident in named)
+
+
+def _with_names(incident: Incident, clusters: Mapping[str, str]) -> Incident:
+    return replace(incident, sentence=with_names(incident.sentence, clusters))
 
 
 def _with_defects(incident: Incident, versions: Collection[str]) -> Incident:
@@ -95,8 +100,8 @@ def _green_missing(facts: DrainFacts) -> Iterator[Incident]:
     if facts.green_exists is False or gone:
         subject = str(facts.namespace) if facts.green_exists is False else str(gone[0])
         text = (
-            f"{subject} does not exist on green, and blue redirects its clients there: they cannot publish or consume. "
-            "Create it now: clear the task prepare_green of this run."
+            f"{subject} does not exist on {{green}}, and {{blue}} redirects its clients there: they cannot publish or "
+            "consume. Create it now: clear the task {prepare_green} of this run."
         )
         yield _incident(facts, IncidentKind.GREEN_MISSING, Remedy.OPERATOR, text, subject=subject, topics=gone)
 
@@ -109,8 +114,8 @@ def _unloaded(facts: DrainFacts) -> Iterator[Incident]:
     for (broker, bundle), topics in by_owner.items():
         kind, cause = _cause(facts, broker, bundle, len(topics))
         text = (
-            f"{len(topics)} partitions, for example {topics[0]}, are no longer served by blue: {cause}, and a flagged "
-            "topic cannot be loaded again. Their messages are intact; their consumers may hang."
+            f"{len(topics)} partitions, for example {topics[0]}, are no longer served by {{blue}}: {cause}, and a "
+            "flagged topic cannot be loaded again. Their messages are intact; their consumers may hang."
         )
         subject = "" if len(topics) > 1 else str(topics[0])
         yield _incident(facts, kind, Remedy.RELOAD, text, subject=subject, topics=topics)
@@ -153,21 +158,21 @@ def _flag(facts: DrainFacts) -> Iterator[Incident]:
     stranded = any(state.absence is Absence.UNLOADED for state in facts.blue.values())
     if facts.flagged is False:
         text = (
-            f"The flag of {facts.namespace} was cleared on blue outside this run: blue no longer redirects clients to "
-            "green, and clients that start through blue hang."
+            f"The flag of {facts.namespace} was cleared on {{blue}} outside this run: {{blue}} no longer redirects "
+            "clients to {green}, and clients that start through {blue} hang."
         )
         # Under the flag a topic that is not loaded cannot be loaded again.
         yield _incident(facts, IncidentKind.FLAG_RESET, Remedy.WAIT if stranded else Remedy.SET_FLAG, text)
     if facts.redirected is False:
-        text = "The address to which blue redirects its clients was changed outside this run."
+        text = "The address to which {blue} redirects its clients was changed outside this run."
         yield _incident(facts, IncidentKind.REDIRECT_LOST, Remedy.STORE_REDIRECT, text)
 
 
 def _permissions(facts: DrainFacts) -> Iterator[Incident]:
     if facts.roles_without_permission:
         text = (
-            f"{', '.join(facts.roles_without_permission)} lack permissions on green that they have on blue: their "
-            "applications hang, and continue by themselves once the permissions are granted."
+            f"{', '.join(facts.roles_without_permission)} lack permissions on {{green}} that they have on {{blue}}: "
+            "their applications hang, and continue by themselves once the permissions are granted."
         )
         yield _incident(facts, IncidentKind.PERMISSIONS_MISSING, Remedy.GRANT, text)
 
@@ -188,8 +193,8 @@ def _clients(facts: DrainFacts) -> Iterator[Incident]:
             subject = f"{client.topic} {client.subscription} {client.name}".replace("  ", " ")
             subscription = f", subscription {client.subscription!r}" if client.subscription else ""
             text = (
-                f"Restart the application of {client} on {client.topic}{subscription}: it was on blue and has been on "
-                f"neither cluster for {facts.seconds:.0f} s.{_ABORTED if _CPP in client.version else ''}"
+                f"Restart the application of {client} on {client.topic}{subscription}: it was on {{blue}} and has "
+                f"been on neither cluster for {facts.seconds:.0f} s.{_ABORTED if _CPP in client.version else ''}"
             )
             kind = IncidentKind.CLIENT_MISSING
             yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
@@ -204,8 +209,8 @@ def _no_consumers(facts: DrainFacts) -> Iterator[Incident]:
         for name, backlog in state.backlog.items():
             if backlog and name in consumed and not state.consumers(name):
                 text = (
-                    f"Restart a consumer of subscription {name!r} on {topic}: {backlog:,} entries are unread on blue, "
-                    "and no consumer is connected there. It is redirected to green when it has read them."
+                    f"Restart a consumer of subscription {name!r} on {topic}: {backlog:,} entries are unread on "
+                    "{blue}, and no consumer is connected there. It is redirected to {green} when it has read them."
                 )
                 kind, subject = IncidentKind.NO_CONSUMERS, f"{topic} {name}"
                 yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
@@ -219,8 +224,8 @@ def _consumers_wait(facts: DrainFacts) -> Iterator[Incident]:
         for name, backlog in state.backlog.items():
             if state.close and not backlog and state.consumers(name):
                 text = (
-                    f"Consumers of subscription {name!r} on {topic} have read everything and wait on blue: its brokers "
-                    "redirect them when they connect again."
+                    f"Consumers of subscription {name!r} on {topic} have read everything and wait on {{blue}}: its "
+                    "brokers redirect them when they connect again."
                 )
                 kind, subject = IncidentKind.CONSUMERS_WAIT, f"{topic} {name}"
                 yield _incident(facts, kind, Remedy.RECONNECT, text, subject=subject, topics=[topic])
@@ -235,10 +240,11 @@ def _departed_consumers(facts: DrainFacts) -> Iterator[Incident]:
             backlog = state.backlog.get(name) if state and state.absence is None else None
             if backlog and state and not state.consumers(name):
                 text = (
-                    f"Start a consumer of subscription {name!r} on {topic}, configured with the old cluster: "
-                    f"{counted(backlog, 'unread entry')} left on blue, and no consumer was connected at the cut-over. "
+                    f"Start a consumer of subscription {name!r} on {topic}, configured with {{blue}}: "
+                    f"{counted(backlog, 'unread entry')} left on {{blue}}, and no consumer was connected at the "
+                    "cut-over. "
                     f"The last one was {client}, which left after the gates were evaluated. A new consumer reads the "
-                    "backlog on blue and is then redirected to green."
+                    "backlog on {blue} and is then redirected to {green}."
                 )
                 kind, subject = IncidentKind.NO_CONSUMERS, f"{topic} {name}"
                 yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])

@@ -39,7 +39,7 @@ class Remedy(StrEnum):
     RELOAD = "clear the flag for a moment, load every topic, set the flag again"
     SET_FLAG = "set the flag again"
     STORE_REDIRECT = "store the redirect again"
-    GRANT = "grant the same permissions on green as on blue"
+    GRANT = "grant its roles on the new cluster what they may on the old one"
     RECONNECT = "set its cursor to the end, where it is: its consumers connect again, and are redirected"
     READ_PARTITIONS = "read the statistics of each partition"
     WAIT = "wait"
@@ -80,6 +80,7 @@ class DrainFacts:
     """One namespace after its cutover, as observed; what was not read is None or empty.
 
     :param seconds: since the cutover, or since the last remedy.
+    :param clusters: `blue` and `green` → the cluster's own name.
     :param before: the clients connected to blue before the cutover.
     :param departed: consumers that the gates saw and that left before the cutover, of subscriptions without consumers.
     :param owners: partition → (broker, bundle) that served it on blue right after the cutover.
@@ -96,6 +97,7 @@ class DrainFacts:
 
     namespace: NamespaceName
     seconds: float
+    clusters: Mapping[str, str]
     before: ConnectedClients
     blue: PartitionStates
     green: PartitionStates

@@ -61,7 +61,7 @@ class DrainStatus:
     def line(self) -> str:
         """For the log: the progress and the incidents."""
         if not self.namespaces:
-            return "no application was redirected: nothing drains on blue"
+            return "no application was redirected: nothing is left to drain"
         return " · ".join([summary(self.namespaces), *(incident.sentence for incident in self.incidents[:5])])
 
 
@@ -69,6 +69,7 @@ class DrainStatus:
 class DrainMonitor:
     """Monitors some namespaces; the caller stores its state.
 
+    :param names: the names that clusters and tasks have in this run, see `Sides.names`.
     :param connected: namespace → the clients connected to blue right before the cutover.
     :param departed: namespace → consumers of the gates that left before the cutover, see `departed_consumers`.
     :param redirect: the address to which blue must redirect its clients.
@@ -80,6 +81,7 @@ class DrainMonitor:
 
     blue: AdminClient
     green: AdminClient
+    names: Mapping[str, str]
     moves: Sequence[Move]
     connected: Mapping[str, ConnectedClients]
     departed: Mapping[str, ConnectedClients]
@@ -212,6 +214,7 @@ class DrainMonitor:
         return DrainFacts(
             namespace=move.namespace,
             seconds=now - namespace.green.started,
+            clusters=self.names,
             before=self.connected.get(str(move.namespace), {}),
             blue=_unconfirmed(namespace.blue),
             green=_unconfirmed(namespace.green),
@@ -256,6 +259,7 @@ class DrainMonitor:
         namespace = self._namespace(move)
         return drain_progress(
             move,
+            self.names,
             namespace.blue.partitions,
             namespace.green.partitions,
             self._confirmed(move),

@@ -37,6 +37,7 @@ class Backlog:
 class DrainProgress:
     """The state of one namespace's drain.
 
+    :param clusters: `blue` and `green` → the cluster's own name.
     :param remaining: unread entries that subscriptions still have to read on blue, or that are still to be replicated.
     :param backlogs: the subscriptions with a backlog, the largest first.
     :param producers: on green now, and on blue before the cutover; `consumers` likewise.
@@ -46,6 +47,7 @@ class DrainProgress:
     """
 
     namespace: str
+    clusters: Mapping[str, str]
     remaining: int
     backlogs: tuple[Backlog, ...]
     producers: tuple[int, int]
@@ -65,14 +67,16 @@ class DrainProgress:
         state = (
             "drained"
             if not self.remaining
-            else f"{counted(self.remaining, 'entry')} left on blue{self._forecast_text()}"
+            else f"{counted(self.remaining, 'entry')} left on {self.clusters['blue']}{self._forecast_text()}"
         )
         clients = (
             f"{self.producers[0]} of {counted(self.producers[1], 'producer')} and "
-            f"{self.consumers[0]} of {counted(self.consumers[1], 'consumer')} on green"
+            f"{self.consumers[0]} of {counted(self.consumers[1], 'consumer')} on {self.clusters['green']}"
         )
         late = f"; waiting for {'; '.join(self.missing[:3])}" if self.missing else ""
-        stragglers = f"; still on blue: {', '.join(map(str, self.stragglers[:3]))}" if self.stragglers else ""
+        stragglers = (
+            f"; still on {self.clusters['blue']}: {', '.join(map(str, self.stragglers[:3]))}" if self.stragglers else ""
+        )
         return f"{self.namespace}: {state}, {clients}{late}{stragglers}"
 
     def _forecast_text(self) -> str:
@@ -84,6 +88,7 @@ class DrainProgress:
 
 def drain_progress(
     move: Move,
+    clusters: Mapping[str, str],
     blue: PartitionStates,
     green: PartitionStates,
     confirmed: Collection[TopicName],
@@ -102,6 +107,7 @@ def drain_progress(
     late_consumers = sum(count for rows in gaps.values() for role, count, _ in rows if role == "consumers")
     return DrainProgress(
         namespace=str(move.namespace),
+        clusters=clusters,
         remaining=sum(_remaining(move, topic, state) for topic, state in states.items()),
         backlogs=tuple(replace(backlog, rate=rates.get(backlog.key)) for backlog in _backlogs(move, states)),
         producers=(move.producers - late_producers, move.producers),
@@ -163,8 +169,9 @@ def summary(namespaces: Collection[DrainProgress]) -> str:
     done = sum(progress.is_done for progress in namespaces)
     remaining = sum(progress.remaining for progress in namespaces)
     stragglers = [client for progress in namespaces for client in progress.stragglers]
-    late = f"; {counted(len(stragglers), 'client')} still on blue: {stragglers[0]}" if stragglers else ""
-    backlog = f"{counted(remaining, 'entry')} left on blue{_wave_forecast(namespaces)}"
+    (blue,) = {progress.clusters["blue"] for progress in namespaces}
+    late = f"; {counted(len(stragglers), 'client')} still on {blue}: {stragglers[0]}" if stragglers else ""
+    backlog = f"{counted(remaining, 'entry')} left on {blue}{_wave_forecast(namespaces)}"
     first = f"{done} of {counted(len(namespaces), 'namespace')} done; {backlog}{late}"
     return " · ".join([first, *(progress.line() for progress in list(namespaces)[:3] if not progress.is_done)])
 

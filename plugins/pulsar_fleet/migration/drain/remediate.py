@@ -95,7 +95,7 @@ async def remediate(incident: Incident, context: RemedyContext) -> RemedyResult 
     result, outcome = None, "failed"
     try:
         _require_own_flag(incident, context.run, str(context.move.namespace))
-        _require_namespace_flag(incident, context.move)
+        _require_namespace_flag(incident, context)
         result = recorded = await _REMEDIES[incident.remedy](incident, context)
         outcome = "applied"
         log.info("%s %s", incident.sentence, result.text)
@@ -114,12 +114,13 @@ def _require_own_flag(incident: Incident, run: Run, namespace: str) -> None:
         raise PreconditionFailed(f"{namespace} is {phase} by another run, so its flag was not set again.")
 
 
-def _require_namespace_flag(incident: Incident, move: Move) -> None:
+def _require_namespace_flag(incident: Incident, context: RemedyContext) -> None:
     """Without the cluster's flag clients of every namespace would hang, and it unloads into an unreadable topic."""
+    move, green = context.move, context.green.connection.name
     if move.strategy.flags_cluster and incident.remedy in (Remedy.RELOAD, Remedy.UNLOAD):
         raise PreconditionFailed(
             f"{move.namespace} moved with the flag of the whole cluster, so nothing was unloaded and the flag stays. "
-            "Its messages are on green too; connect the applications of this topic to green and restart them."
+            f"Its messages are on {green} too; connect the applications of this topic to {green} and restart them."
         )
 
 
@@ -155,8 +156,8 @@ async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
         await _load_without_flag(context, fenced)
         waiting = await _wait_terminated(context) if unterminated else ()
     return RemedyResult(
-        "The flag was cleared for a moment, every topic was loaded, and the flag was set again: the backlog on blue "
-        "can be read there.",
+        "The flag was cleared for a moment, every topic was loaded, and the flag was set again: the backlog on "
+        f"{context.blue.connection.name} can be read there.",
         {"unserved": list(incident.topics)},
         {"terminated": len(unterminated) - len(waiting), "open": len(waiting)},
     )
@@ -203,7 +204,11 @@ async def _grant(_incident: Incident, context: RemedyContext) -> RemedyResult:
         await context.green.send(grant.call)
     roles = ", ".join(sorted({grant.role for grant in grants}))
     calls = [grant.call.text() for grant in grants]
-    return RemedyResult(f"{roles} have the permissions of blue on green.", green.get("auth_policies"), calls)
+    return RemedyResult(
+        f"{roles} have the permissions of {context.blue.connection.name} on {context.green.connection.name}.",
+        green.get("auth_policies"),
+        calls,
+    )
 
 
 async def _reconnect(incident: Incident, context: RemedyContext) -> RemedyResult:

@@ -104,6 +104,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
             yield DrainMonitor(
                 blue=blue,
                 green=green,
+                names=sides.names,
                 moves=[with_clients(move, connected) for move in moving],
                 connected=connected,
                 departed={str(move.namespace): departed_consumers(run, move, connected) for move in moves.moves},
@@ -162,5 +163,5 @@ def _record_end(monitor: DrainMonitor, run: Run, moves: Moves) -> None:
 def _before(run: Run) -> OriginalSettings:
     before = find_original_settings(run)
     if before is None:
-        raise PreconditionFailed(f"Run {run.id!r} has not frozen blue: there is nothing to monitor.")
+        raise PreconditionFailed(f"Run {run.id!r} has not frozen the namespaces: there is nothing to monitor.")
     return before

@@ -64,12 +64,17 @@ Check = Callable[[FailbackNamespace], Iterator[Finding]]
 
 
 def check(
-    namespaces: tuple[FailbackNamespace, ...], unhealthy: Mapping[str, str], *, allow_removal: bool
+    namespaces: tuple[FailbackNamespace, ...],
+    unhealthy: Mapping[str, str],
+    *,
+    allow_removal: bool,
+    clusters: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     """Every finding of every check.
 
     :param unhealthy: brokers of blue that fail their health check → their answer.
     :param allow_removal: the operator allows the removal of the terminated topics on blue.
+    :param clusters: `blue` and `green` → the cluster's own name.
     """
     findings = [
         blocker(
@@ -77,14 +82,15 @@ def check(
             f"broker {broker}",
             answer,
             "Clients would be redirected to a broker that cannot serve them.",
-            "repair or restart it, then run again. Restart no broker of blue while a migrated namespace drains there.",
+            "repair or restart it, then run again. Restart no broker of {blue} while a migrated namespace drains "
+            "there.",
         )
         for broker, answer in unhealthy.items()
     ]
     for namespace in namespaces:
         findings += [finding for rule in CHECKS for finding in rule(namespace)]
         findings += [] if allow_removal else list(_removal(namespace, list(check_verified(namespace))))
-    return tuple(findings)
+    return tuple(finding.named(clusters) for finding in findings)
 
 
 def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
@@ -96,7 +102,7 @@ def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
         yield blocker(
             "namespace-missing",
             str(namespace.namespace),
-            "does not exist on blue",
+            "does not exist on {blue}",
             "It cannot go back to a cluster that does not have it.",
             "correct 'namespaces' in the run's configuration.",
         )
@@ -105,13 +111,13 @@ def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
             yield blocker(
                 "open-on-blue",
                 str(leftover.topic),
-                "it is not terminated on blue",
-                "It was never cut over, or is in use on blue again: its messages would mix with those from green.",
-                "take the namespace out of 'namespaces': applications may use this topic on blue. verify_clusters "
+                "it is not terminated on {blue}",
+                "It was never cut over, or is in use on {blue} again: its messages would mix with those from {green}.",
+                "take the namespace out of 'namespaces': applications may use this topic on {blue}. verify_clusters "
                 "shows how "
                 "the two clusters differ."
                 if leftover.clients or leftover.subscriptions or leftover.entries
-                else "if no application uses it on blue, delete it there: by its metadata it has no entries, "
+                else "if no application uses it on {blue}, delete it there: by its metadata it has no entries, "
                 "subscriptions or "
                 "clients. Its statistics confirm that.",
             )
@@ -124,9 +130,9 @@ def check_drained(namespace: FailbackNamespace) -> Iterator[Finding]:
             yield blocker(
                 "still-draining",
                 str(leftover.topic),
-                f"{len(leftover.subscriptions)} subscriptions on blue, for example {leftover.subscriptions[0]!r}",
-                "Their backlog is on blue only, and would be removed with the terminated topic.",
-                "let them drain, or finish the migration's clean-up, which removes what continues on green.",
+                f"{len(leftover.subscriptions)} subscriptions on {{blue}}, for example {leftover.subscriptions[0]!r}",
+                "Their backlog is on {blue} only, and would be removed with the terminated topic.",
+                "let them drain, or finish the migration's clean-up, which removes what continues on {green}.",
             )
 
 
@@ -138,12 +144,12 @@ def check_clients(namespace: FailbackNamespace) -> Iterator[Finding]:
                 "clients-on-blue",
                 str(leftover.topic),
                 f"{len(leftover.clients)} clients, for example {leftover.clients[0]}",
-                "They have not followed the migration yet, or connected to blue by themselves.",
-                "restart these applications; they are redirected to green."
+                "They have not followed the migration yet, or connected to {blue} by themselves.",
+                "restart these applications; they are redirected to {green}."
                 if namespace.blue and namespace.blue.get("migrated")
-                else "stop these applications, or configure them with green: blue does not redirect this namespace, "
-                "so a "
-                "restart would lead them to blue again.",
+                else "stop these applications, or configure them with {green}: {blue} does not redirect this "
+                "namespace, so a "
+                "restart would lead them to {blue} again.",
             )
 
 
@@ -157,14 +163,15 @@ def check_green_flag(namespace: FailbackNamespace) -> Iterator[Finding]:
         yield blocker(
             "both-flagged",
             str(namespace.namespace),
-            f"migrated = true on green; {'some' if namespace.left_green else 'none'} of its topics there are terminated"
+            f"migrated = true on {{green}}; {'some' if namespace.left_green else 'none'} of its topics there are "
+            "terminated"
             if namespace.left_green is not None
-            else "migrated = true on green; its topics there could not be read",
+            else "migrated = true on {green}; its topics there could not be read",
             "Both clusters would redirect their clients to each other.",
-            "leave the flag and take the namespace out of 'namespaces': its clients have left green already."
+            "leave the flag and take the namespace out of 'namespaces': its clients have left {green} already."
             if left
-            else "clear the flag on green: its topics there accept messages.",
-            call="" if left else f"green: POST /admin/v2/namespaces/{namespace.namespace.path}/migration false",
+            else "clear the flag on {green}: its topics there accept messages.",
+            call="" if left else f"{{green}}: POST /admin/v2/namespaces/{namespace.namespace.path}/migration false",
         )
 
 
@@ -175,7 +182,7 @@ def check_verified(namespace: FailbackNamespace) -> Iterator[Finding]:
             "no-proof",
             str(namespace.namespace),
             f"the verdict on its migration is {namespace.verdict!r}",
-            "Terminated topics on blue are removed, and no verification shows that green has their messages.",
+            "Terminated topics on {blue} are removed, and no verification shows that {green} has their messages.",
             "run verify_clusters for it; clear verify_messages of its migration where that failed.",
         )
 
@@ -206,10 +213,10 @@ def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:
             yield blocker(
                 "history-cannot-return",
                 str(topic),
-                "its oldest entries were replicated to green",
-                "Brokers do not replicate messages from another cluster: these would stay on green.",
-                "let its subscriptions read them on green, then use strategy redirect: the history stays on green and "
-                "can be read there.",
+                "its oldest entries were replicated to {green}",
+                "Brokers do not replicate messages from another cluster: these would stay on {green}.",
+                "let its subscriptions read them on {green}, then use strategy redirect: the history stays on {green} "
+                "and can be read there.",
             )
 
 
@@ -232,7 +239,7 @@ def _removal(namespace: FailbackNamespace, unverified: list[Finding]) -> Iterato
         yield blocker(
             "removal-not-allowed",
             str(namespace.namespace),
-            f"{len(terminated)} terminated topics on blue with {entries:,} stored entries: {names}",
+            f"{len(terminated)} terminated topics on {{blue}} with {entries:,} stored entries: {names}",
             "A terminated topic never accepts messages again: it must be removed and recreated.",
             f"{'first do what no-proof says, then ' if unverified else ''}set 'allow_removal' in the run's "
             "configuration.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -74,7 +74,9 @@ async def check_failback(
             await _read(blue, green, run, facts, strategies[facts.namespace], surveyed.blue)
             for facts in surveyed.namespaces
         ]
-        own = checks.check(tuple(namespaces), await unhealthy_brokers(blue), allow_removal=allow_removal)
+        own = checks.check(
+            tuple(namespaces), await unhealthy_brokers(blue), allow_removal=allow_removal, clusters=sides.names
+        )
     log.info("%s", surveyed.headline())
     view = View(
         survey=without_leftovers(surveyed),
@@ -86,18 +88,20 @@ async def check_failback(
     run.artefacts.write_json(run.id, FAILBACK_CHECKS, [finding.to_json() for finding in findings])
     for finding in findings:
         log.warning("%s", finding.text())
-    if unwaived := _judged(own, findings, waivers).unwaived:
+    if unwaived := _judged(own, findings, waivers, view.names).unwaived:
         raise PreconditionFailed(refusal_text(findings, "Nothing has been changed.", unwaived))
     if unread:
         raise unread
     return findings
 
 
-def _judged(own: Sequence[Finding], findings: Sequence[Finding], waivers: Sequence[Waiver]) -> WaiverResult:
+def _judged(
+    own: Sequence[Finding], findings: Sequence[Finding], waivers: Sequence[Waiver], clusters: Mapping[str, str]
+) -> WaiverResult:
     for waiver in waivers:
         if any(waiver.covers(finding) for finding in own):
             raise PreconditionFailed(f"The failback check {waiver.id!r} cannot be waived: follow its remedy.")
-    return apply_waivers(findings, waivers, never=never_waived())
+    return apply_waivers(findings, waivers, never=never_waived(clusters))
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:

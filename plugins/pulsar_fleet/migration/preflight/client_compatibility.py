@@ -31,7 +31,7 @@ class Advice(NamedTuple):
 
 _NOT_KNOWN = Advice(
     "this client's version is not known to follow a redirect.",
-    "identify the client; if in doubt, restart it against green after the cut-over.",
+    "identify the client; if in doubt, restart it against {green} after the cut-over.",
 )
 
 
@@ -86,11 +86,11 @@ _GO = r"^Pulsar-Go-v(\d+(?:\.\d+)+)"
 
 _NEVER = Advice(
     "does not follow a redirect: its producers and consumers stop, without an error in the application.",
-    "upgrade this application, or stop it before the cut-over and start it against green.",
+    "upgrade this application, or stop it before the cut-over and start it against {green}.",
 )
 _TLS = Advice(
     "fails on a redirect without a TLS URL and retries without end; the cut-over stores a TLS URL for it.",
-    "nothing to do; the run names the clients that did not connect to green.",
+    "nothing to do; the run names the clients that did not connect to {green}.",
 )
 _FAILS = Advice(
     "does not follow a redirect: its producers fail with a time-out.",
@@ -100,15 +100,15 @@ _HANGS = Advice(
     "C++ and Python clients up to 4.2.0 can deadlock when they reconnect during a redirect; "
     "the cut-over throttles producers to avoid it. The redirect ends the process (SIGABRT) of a Python client with a "
     "logger of Python, whatever its level, and of every client that logs at level Debug.",
-    "plan a restart of these applications; the run names the clients that did not connect to green. Before the "
+    "plan a restart of these applications; the run names the clients that did not connect to {green}. Before the "
     "cut-over, have those that pass `logger=logging.getLogger(…)` pass `pulsar.FileLogger(pulsar.LoggerLevel.Info, "
     "path)` instead, or nothing.",
 )
 _REPEATS = Advice(
     "Go clients up to 0.19 do not publish for one operation timeout (30 s by default), send their pending queue twice, "
     "and their consumers may need a restart.",
-    "turn deduplication on for the namespace on blue, which the run copies to green (the run would revert it on green "
-    "alone), and plan a restart of these applications.",
+    "turn deduplication on for the namespace on {blue}, which the run copies to {green} (the run would revert it on "
+    "{green} alone), and plan a restart of these applications.",
 )
 TABLE: tuple[Behaviour, ...] = (
     Behaviour(
@@ -164,9 +164,9 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 3),
         can="follows with producers, consumers of every type and readers; some 30 s later its producers reconnect, "
-        "when a request that blue does not answer times out, and send messages in flight again",
+        "when a request that {blue} does not answer times out, and send messages in flight again",
         advice=Advice(
-            "follows the redirect", "nothing to do, or deduplication on blue's namespace against the duplicates"
+            "follows the redirect", "nothing to do, or deduplication on {blue}'s namespace against the duplicates"
         ),
         evidence="4.2.4: 156 quiesced topics, none stuck, none gone, 0 lost, 6 duplicates; 12 on 2 of 16 busy topics "
         "half a minute after the cut-over; 4.0.4 and 3.3.9: 8 topics each by hand, no client gone. Newer ones were not "
@@ -180,7 +180,7 @@ TABLE: tuple[Behaviour, ...] = (
         can="publishes until its topic is terminated; consumers were not measured",
         advice=_FAILS,
         evidence="3.4.2 (Python 3.4.0): the producers of 2 of 2 topics failed with a time-out, none connected to "
-        "green. Older ones were not measured.",
+        "{green}. Older ones were not measured.",
         readers_stall=True,
     ),
     Behaviour(
@@ -192,8 +192,8 @@ TABLE: tuple[Behaviour, ...] = (
         can="follows with producers and consumers when quiesced",
         advice=_HANGS,
         evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
-        "stalled where green's ledger ids were lower. 3.5.1, 3.7.0, 3.7.1 and 4.0.1: one producer each followed. With "
-        "a logger of Python each of these five ended with `Invalid BaseCommand enumeration value`.",
+        "stalled where {green}'s ledger ids were lower. 3.5.1, 3.7.0, 3.7.1 and 4.0.1: one producer each followed. "
+        "With a logger of Python each of these five ended with `Invalid BaseCommand enumeration value`.",
         readers_stall=True,
     ),
     Behaviour(
@@ -214,8 +214,8 @@ TABLE: tuple[Behaviour, ...] = (
         before=(0, 20),
         can="follows with producers, after one operation timeout; its readers do not",
         advice=_REPEATS,
-        evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
-        "3 of 56 consumers gone; 4 of 4 readers connected to green and read nothing there.",
+        evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on {green}; "
+        "3 of 56 consumers gone; 4 of 4 readers connected to {green} and read nothing there.",
         readers_stall=True,
     ),
     Behaviour(

@@ -60,7 +60,7 @@ async def evaluate_gates(
     view = replace(view, strategies=_strategies(moves))
     # On a failback `check_failback` has matched each waiver with its blocker; for a later wave the first run has.
     whole = not (expected.is_failback or expected.continues)
-    result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=whole, never=never_waived())
+    result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=whole, never=never_waived(view.names))
     _refuse_blockers(run, WAIVERS, result, "Nothing has been changed.")
     run.artefacts.write_json(run.id, REDIRECT, view.survey.redirect_probe.to_json())
     for move in moves:
@@ -86,9 +86,9 @@ async def recheck_gates(
     view = await _view(sides, run, [move.namespace for move in moves.moves], replace(expected, prepares_green=False))
     view = replace(view, strategies=_strategies(moves.moves))
     result = apply_waivers(
-        _findings(run, FINDINGS_BEFORE_CUT_OVER, view), waivers, whole_run=False, never=never_waived()
+        _findings(run, FINDINGS_BEFORE_CUT_OVER, view), waivers, whole_run=False, never=never_waived(view.names)
     )
-    _refuse_blockers(run, WAIVERS_BEFORE_CUT_OVER, result, "No topic was terminated, blue's clients are still on blue.")
+    _refuse_blockers(run, WAIVERS_BEFORE_CUT_OVER, result, "No topic was terminated, and no client was redirected.")
     return result.findings
 
 

@@ -115,7 +115,7 @@ async def _probe(
         return replace(probe, answered=hosts[0])
     if placeholder:
         # Never send credentials to a guessed address.
-        return replace(probe, detail="it is a guess, and no broker of green advertises it")
+        return replace(probe, detail="it is a guess, and no broker of {green} advertises it")
     if not key.startswith("broker"):
         return await _ask_admin(green, probe, broker)
     return await asyncio.to_thread(_ask_broker, replace(green, service_url=url), probe, broker)
@@ -124,7 +124,7 @@ async def _probe(
 async def _ask_admin(green: ClusterConnection, probe: AddressProbe, broker: str) -> AddressProbe:
     """Whether an admin address that no broker advertises, such as a load balancer's, leads to this broker."""
     if not broker:
-        return replace(probe, detail="green's brokers could not be listed")
+        return replace(probe, detail="{green}'s brokers could not be listed")
     try:
         async with AdminClient(replace(green, admin_url=probe.url), retry_seconds=0.0) as admin:
             lookup = admin.http.document(await admin.http.call("GET", _lookup_path(broker)))
@@ -138,7 +138,7 @@ async def _ask_admin(green: ClusterConnection, probe: AddressProbe, broker: str)
 def _ask_broker(connection: ClusterConnection, probe: AddressProbe, broker: str) -> AddressProbe:
     """Which broker serves, by this address, the health topic of a broker of green: that broker, if it is green."""
     if not broker:
-        return replace(probe, detail="green's brokers could not be listed")
+        return replace(probe, detail="{green}'s brokers could not be listed")
     try:
         serving = _serving(connection, broker)
     except (ConnectionLost, PermissionDenied) as error:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 120.0
 _POLL_SECONDS = 2.0
-_STATE = "No topic was terminated, blue's clients are still on blue."
+_STATE = "No topic was terminated, and no client was redirected."
 
 
 async def require_settled_brokers(

@@ -256,6 +256,11 @@ class View:
     expected: Expectations = field(default_factory=Expectations)
 
     @property
+    def names(self) -> dict[str, str]:
+        """`blue` and `green` → the cluster's own name."""
+        return {"blue": self.blue.name, "green": self.green.name}
+
+    @property
     def blue(self) -> ClusterFacts:
         """The cluster that the namespaces leave."""
         return self.survey.blue

@@ -37,15 +37,17 @@ async def freeze_brokers(blue: AdminClient, run: Run) -> None:
     recorded = (await read_runs(blue)).brokers
     if recorded is None or run.id not in recorded.runs:
         await update_runs(blue, join)
-    overrides = await blue.dynamic_overrides()
+    overrides, cluster = await blue.dynamic_overrides(), blue.connection.name
     for key, value in FROZEN_SETTINGS.items():
         if overrides.get(key) != value:
-            log.info("blue: %s = %s (was %s)", key, value, overrides.get(key, "not overridden"))
+            log.info("%s: %s = %s (was %s)", cluster, key, value, overrides.get(key, "not overridden"))
             await blue.set_dynamic(key, value)
     for broker in brokers.settings:
         await _confirm(blue, broker, FROZEN_SETTINGS)
     if brokers.unread:
-        log.warning("blue: whether %s apply %s is not known", ", ".join(brokers.unread), ", ".join(FROZEN_SETTINGS))
+        log.warning(
+            "%s: whether %s apply %s is not known", cluster, ", ".join(brokers.unread), ", ".join(FROZEN_SETTINGS)
+        )
 
 
 async def restore_brokers(blue: AdminClient, run_id: str) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ async def restore_brokers(blue: AdminClient, run_id: str) -> tuple[str, ...]:
         if brokers is None:
             return runs
         if others := runs.freezing(time.time(), besides=run_id):
-            log.info("blue: settings of the brokers stay overridden for %s", ", ".join(others))
+            log.info("%s: settings of the brokers stay overridden for %s", blue.connection.name, ", ".join(others))
             return replace(runs, brokers=replace(brokers, runs=others))
         restored.extend(await _restore(blue, brokers))
         return replace(runs, brokers=None)
@@ -86,7 +88,7 @@ async def _restore(blue: AdminClient, before: BrokerOverrides) -> list[str]:
     overrides, restored = await blue.dynamic_overrides(), []
     for key, value in before.dynamic.items():
         if overrides.get(key) not in (value, FROZEN_SETTINGS.get(key)):
-            log.info("blue: %s = %s was set by somebody else and stays", key, overrides.get(key))
+            log.info("%s: %s = %s was set by somebody else and stays", blue.connection.name, key, overrides.get(key))
         elif overrides.get(key) != value:
             await (blue.unset_dynamic(key) if value is None else blue.set_dynamic(key, value))
             restored.append(key)

@@ -104,8 +104,8 @@ async def restore_original_settings(
         listed = "\n".join(f"  {failure}" for failure in failures)
         kind = Unavailable if all(isinstance(failure, Unavailable) for failure in failures) else PreconditionFailed
         raise kind(
-            f"{len(failures)} of blue's settings could not be restored ({len(restored)} were). blue still has the "
-            f"migration's overrides: run this step again, or restore them by hand.\n{listed}",
+            f"{len(failures)} settings of {blue.connection.name} could not be restored ({len(restored)} were). It "
+            f"still has the migration's overrides: run this step again, or restore them by hand.\n{listed}",
             cluster=blue.connection.name,
         )
     return tuple(restored)

@@ -88,6 +88,6 @@ def _incomplete(applied: PlanResult) -> str:
         for result in open_results[:20]
     )
     return (
-        f"{len(open_results)} of {len(applied.results)} changes are not in place on {applied.target}; blue was not "
+        f"{len(open_results)} of {len(applied.results)} changes are not in place on {applied.target}; nothing else was "
         f"changed. Correct these, then clear this task.\n{listed}"
     )

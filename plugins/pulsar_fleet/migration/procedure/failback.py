@@ -44,7 +44,7 @@ class Failback(Procedure):
         request = FailbackRequest.of(conf)
         if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER):
             raise InvalidRequest(
-                f"A failback has no strategy {request.strategy!r}: green redirects single namespaces. Set "
+                f"A failback has no strategy {request.strategy!r}: the namespaces go back one by one. Set "
                 "'redirect', 'replicate_then_switch' or 'auto'."
             )
         parse_waivers(request.waivers)
@@ -69,8 +69,8 @@ class Failback(Procedure):
         given_up = [name for name, phase in newest.items() if phase == Phase.ABORTED]
         if begun and given_up:
             raise PreconditionFailed(
-                f"This run has cut over {listed(sorted(begun))} and given up {listed(sorted(given_up))}, which blue "
-                "redirects again. Nothing was changed. Start another failback of these only."
+                f"This run has cut over {listed(sorted(begun))} and given up {listed(sorted(given_up))}, which "
+                f"{self.clusters.blue.name} redirects again. Nothing was changed. Start another failback of these only."
             )
         return bool(begun)
 

@@ -52,7 +52,7 @@ class Migration(Procedure):
         parse_waivers(request.waivers)
         if request.remove_topics_on_blue and request.strategy == Strategy.WHOLE_CLUSTER:
             raise InvalidRequest(
-                f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: blue would take "
+                f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: brokers would take "
                 "messages for a removed topic again, until its next check. Leave it off."
             )
         if not request.continues:

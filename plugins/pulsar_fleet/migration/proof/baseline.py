@@ -21,6 +21,7 @@ from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import BASELINE
+from pulsar_fleet.migration.clusters import names_of
 from pulsar_fleet.migration.drain.poll import list_loaded, read_partitions
 from pulsar_fleet.migration.model import Move, Phase, Strategy
 from pulsar_fleet.migration.proof.freshness import Growth, ProofBaseline, stale, uncopied
@@ -62,7 +63,7 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     baseline = ProofBaseline.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
     growth = await _growth(blue, green, baseline, move, run) if baseline and not _takes_clients(run, move) else ()
-    if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes):
+    if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes, clusters=names_of(blue, green)):
         raise PreconditionFailed(refusal_text(findings, f"{move.namespace} was not cut over, and not flagged."))
 
 

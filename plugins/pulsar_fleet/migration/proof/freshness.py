@@ -64,12 +64,18 @@ def uncopied(entries: Ledgers, confirmed: int | None, last: Position | None) -> 
 
 
 def stale(
-    baseline: ProofBaseline | None, now: ProofBaseline, growth: tuple[Growth, ...], *, max_age_minutes: float
+    baseline: ProofBaseline | None,
+    now: ProofBaseline,
+    growth: tuple[Growth, ...],
+    *,
+    max_age_minutes: float,
+    clusters: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     """Why the cut-over of a namespace must not rely on its proof; empty when it may.
 
     :param now: the state of both clusters now.
     :param growth: of every partition since the baseline.
+    :param clusters: `blue` and `green` → the cluster's own name.
     """
     if baseline is None:
         return (
@@ -81,7 +87,8 @@ def stale(
                 "clear the task verify_copy and its downstream tasks.",
             ),
         )
-    return (*_age(baseline, now, max_age_minutes), *_changes(baseline, now), *_writers(growth))
+    found = (*_age(baseline, now, max_age_minutes), *_changes(baseline, now), *_writers(growth))
+    return tuple(finding.named(clusters) for finding in found)
 
 
 def _age(baseline: ProofBaseline, now: ProofBaseline, allowed: float) -> Iterator[Finding]:
@@ -103,8 +110,8 @@ def _changes(baseline: ProofBaseline, now: ProofBaseline) -> Iterator[Finding]:
             yield blocker(
                 "settings-changed",
                 now.namespace,
-                f"{', '.join(changed[:5])} on {side}",
-                "Settings changed after the proof: green may not behave as blue does.",
+                f"{', '.join(changed[:5])} on {{{side}}}",
+                "Settings changed after the proof: {green} may not behave as {blue} does.",
                 "take the change back, or make it on the other cluster too. Then verify again: clear the task "
                 "verify_copy and its downstream tasks.",
             )
@@ -116,7 +123,8 @@ def _changes(baseline: ProofBaseline, now: ProofBaseline) -> Iterator[Finding]:
             "topics-changed",
             now.namespace,
             ", ".join(moved[:5]),
-            "Topics or partition counts changed after the plan: the cut-over would terminate topics that green lacks.",
+            "Topics or partition counts changed after the plan: the cut-over would terminate topics that {green} "
+            "lacks.",
             "end this run and undo it (pulsar-fleet abort), then start it again: its plan does not have these topics.",
         )
 
@@ -127,9 +135,9 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
             yield blocker(
                 "green-written-to",
                 partition.topic,
-                f"{partition.green:,} {partition.unit} were added to green since the proof; {partition.blue:,} can be "
-                "copies",
-                "A client writes to green: its messages would mix with those that arrive.",
-                "find that client and stop it; what it has written stays on green and is delivered there. Then verify "
-                "again: clear the task verify_copy and its downstream tasks.",
+                f"{partition.green:,} {partition.unit} were added to {{green}} since the proof; {partition.blue:,} "
+                "can be copies",
+                "A client writes to {green}: its messages would mix with those that arrive.",
+                "find that client and stop it; what it has written stays on {green} and is delivered there. Then "
+                "verify again: clear the task verify_copy and its downstream tasks.",
             )

@@ -46,7 +46,7 @@ def record_not_equal(run: Run, verification: Verification, copied: Collection[st
         row = results.get(stored.scope)
         repeated = sum(topic.repeated for topic in row.topics) if row else 0
         removed = sorted(row.names & set(copied)) if row else []
-        if sentences := [*_repeated(repeated), *_removed(removed)]:
+        if sentences := [*_repeated(verification, repeated), *_removed(verification, removed)]:
             log.warning("%s: %s", stored.scope, "; ".join(sentences))
             run.ledger.record_verdict(
                 run.id,
@@ -59,32 +59,33 @@ def record_not_equal(run: Run, verification: Verification, copied: Collection[st
     return sum(topic.repeated for row in verification.namespaces for topic in row.topics)
 
 
-def _repeated(messages: int) -> Iterator[str]:
+def _repeated(verification: Verification, messages: int) -> Iterator[str]:
     if messages:
         yield (
-            f"green has every message, and {counted(messages, 'message')} more than once: a replicator lost its "
-            "connection and sent again what green had not confirmed; consumers on green get these again"
+            f"{verification.target} has every message, and {counted(messages, 'message')} more than once: a replicator "
+            f"lost its connection and sent again what {verification.target} had not confirmed; consumers there get "
+            "these again"
         )
 
 
-def _removed(topics: Sequence[str]) -> Iterator[str]:
+def _removed(verification: Verification, topics: Sequence[str]) -> Iterator[str]:
     if topics:
         yield (
-            f"blue removed all messages of {listed(topics)} by its own retention before they were compared; "
-            "its replicator had copied them all to green"
+            f"{verification.source} removed all messages of {listed(topics)} by its own retention before they were "
+            f"compared; its replicator had copied them all to {verification.target}"
         )
 
 
 def record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
     if str(move.namespace) not in drained:
         raise PreconditionFailed(
-            f"{move.namespace} has not drained in this run: its unread messages are on blue only. Clear wait_drained."
+            f"{move.namespace} has not drained in this run: its unread messages were not copied. Clear wait_drained."
         )
     run.ledger.record_verdict(
         run.id,
         str(move.namespace),
         verdict=DRAINED,
         messages=0,
-        summary="every subscription read its backlog on blue; no message is on both clusters to compare",
+        summary="every subscription read its backlog; no message is on both clusters to compare",
         artefact=None,
     )

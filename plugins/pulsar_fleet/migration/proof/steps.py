@@ -78,7 +78,8 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
             record_copy(run, verification)
             if verification.verdict is not Verdict.EQUAL:
                 raise PreconditionFailed(
-                    f"The copy on green was not verified as equal; no flag was set.\n{verification_text(verification)}"
+                    f"The copy on {moves.green} was not verified as equal; no flag was set.\n"
+                    f"{verification_text(verification)}"
                 )
     for move in moves.moves:
         equal = move.strategy.copies
@@ -110,10 +111,14 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     comparisons = comparisons_of(verification)
     wrong, moved = wrong_cursors(transferred, comparisons, consumed)
     if moved:
-        log.warning("%d transferred subscriptions were consumed on green before the comparison: %s", len(moved), moved)
+        log.warning(
+            "%d transferred subscriptions were consumed on %s before the comparison: %s", len(moved), moves.green, moved
+        )
     repeated = {f"{name!r} of {topic}": row.repeated for (topic, name), row in comparisons.items() if row.repeated}
     if repeated:
-        log.warning("subscriptions get these numbers of messages again, which green stores twice: %s", repeated)
+        log.warning(
+            "subscriptions get these numbers of messages again, which %s stores twice: %s", moves.green, repeated
+        )
     if wrong:
         listed = "\n".join(f"  {sentence}" for sentence in wrong)
         raise PreconditionFailed(
@@ -155,7 +160,9 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
         record(run, verification)
         messages, read = verification.proven, verification.messages
         if not all(map(_has_all, _topics(verification, without=removed))):
-            raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
+            raise PreconditionFailed(
+                f"The copy on {moves.green} was not verified as equal.\n{verification_text(verification)}"
+            )
         repeated = record_not_equal(run, verification, removed)
     require_none_lost(lost, moves)
     for move in moves.moves:

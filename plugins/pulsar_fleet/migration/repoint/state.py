@@ -122,10 +122,15 @@ class RepointProgress:
         """Whether blue's topics can be terminated: all clients are on green, or blue has had none for a while."""
         return not self.on_blue and (not self.missing or self.left_seconds >= SETTLED_SECONDS)
 
-    def line(self) -> str:
-        """`acme/orders: 3 of 12 clients on blue: …; green has every entry; 1 on neither cluster: …`."""
-        sent = f"{counted(self.unsent, 'entry')} of blue not on green yet" if self.unsent else "green has every entry"
-        parts = [f"{len(self.on_blue)} of {counted(self.clients, 'client')} on blue{_first(self.on_blue)}", sent]
+    def line(self, clusters: Mapping[str, str]) -> str:
+        """`acme/orders: 3 of 12 clients on east: …; west has every entry; 1 on neither cluster: …`."""
+        blue, green = clusters["blue"], clusters["green"]
+        sent = (
+            f"{counted(self.unsent, 'entry')} of {blue} not on {green} yet"
+            if self.unsent
+            else f"{green} has every entry"
+        )
+        parts = [f"{len(self.on_blue)} of {counted(self.clients, 'client')} on {blue}{_first(self.on_blue)}", sent]
         if self.missing:
             wait = "" if self.on_blue else f", waiting {duration(SETTLED_SECONDS - self.left_seconds)} for it"
             parts.append(f"{len(self.missing)} on neither cluster{_first(self.missing)}{wait}")
@@ -134,12 +139,12 @@ class RepointProgress:
         return f"{self.namespace}: {'; '.join(parts)}"
 
 
-def progress_line(namespaces: Iterable[RepointProgress]) -> str:
+def progress_line(namespaces: Iterable[RepointProgress], clusters: Mapping[str, str]) -> str:
     """One line for all namespaces; the first that are not done are named."""
     watched = list(namespaces)
     waiting = [progress for progress in watched if not progress.is_done]
-    first = f"{len(watched) - len(waiting)} of {counted(len(watched), 'namespace')} left blue"
-    return " · ".join([first, *(progress.line() for progress in waiting[:_MOST])])
+    first = f"{len(watched) - len(waiting)} of {counted(len(watched), 'namespace')} left {clusters['blue']}"
+    return " · ".join([first, *(progress.line(clusters) for progress in waiting[:_MOST])])
 
 
 def _first(clients: tuple[ConnectedClient, ...]) -> str:

@@ -38,7 +38,7 @@ from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 
 log = logging.getLogger(__name__)
 
-NOTHING_TO_WATCH = "no owner has to connect an application to green: blue redirects them, or they have left it"
+NOTHING_TO_WATCH = "no owner has to connect an application: clients are redirected, or they have left it"
 _CONCURRENT_PARTITIONS = 16
 
 
@@ -72,7 +72,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
             ]
         finally:
             run.artefacts.write_json(run.id, REPOINT_STATE, state.to_json())
-    return all(namespace.is_done for namespace in progress), progress_line(progress)
+    return all(namespace.is_done for namespace in progress), progress_line(progress, sides.names)
 
 
 async def wait_repointed(
@@ -88,7 +88,7 @@ async def wait_repointed(
         seconds=seconds,
         poll_seconds=poll_seconds,
         progress=progress,
-        missed="applications are still on blue",
+        missed=f"applications are still on {sides.blue.name}",
     )
 
 

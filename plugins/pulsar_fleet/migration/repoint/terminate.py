@@ -55,12 +55,12 @@ async def terminate_namespace(
     began = loop.time()
     if unterminated:
         await require_green(green, move)
-        await _require_left(blue, move, unterminated)
+        await _require_left(blue, green, move, unterminated)
         async with Throttle(blue, move.namespace, before) as throttle:
             await throttle.apply()
             await asyncio.sleep(quiesce_seconds)
             await _require_quiesced(blue, move, unterminated)
-            await _require_left(blue, move, unterminated)
+            await _require_left(blue, green, move, unterminated)
             transfer = CursorTransfer(blue, green)
             moved = await asyncio.gather(
                 *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
@@ -81,7 +81,9 @@ async def terminate_namespace(
     left_open = await unterminated_causes(blue, green, terminations, periods)
     cursors = tuple(cursor for partition in checkpoint.stored_transfers().values() for cursor in partition.cursors)
     repeated = sum(cursor.redelivered for cursor in cursors)
-    log.info("%s: terminated on blue, %s delivered twice", move.namespace, counted(repeated, "entry"))
+    log.info(
+        "%s: terminated on %s, %s delivered twice", move.namespace, blue.connection.name, counted(repeated, "entry")
+    )
     return CutOverResult(
         namespace=str(move.namespace),
         cursors=cursors,
@@ -92,14 +94,14 @@ async def terminate_namespace(
     )
 
 
-async def _require_left(blue: AdminClient, move: Move, partitions: Collection[TopicName]) -> None:
+async def _require_left(blue: AdminClient, green: AdminClient, move: Move, partitions: Collection[TopicName]) -> None:
     connected = await read_clients(blue, move)
     clients = [client for topic in partitions for client in connected[topic]]
     if clients:
         raise PreconditionFailed(
             f"{counted(len(clients), 'client')} of {move.namespace} connected to {blue.connection.name} again, first "
-            f"{clients[0]} on {clients[0].topic}: nothing was terminated. Connect the application to green; then clear "
-            "the task wait_repointed.",
+            f"{clients[0]} on {clients[0].topic}: nothing was terminated. Connect the application to "
+            f"{green.connection.name}; then clear the task wait_repointed.",
             cluster=blue.connection.name,
         )
 

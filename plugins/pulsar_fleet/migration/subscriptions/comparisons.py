@@ -15,17 +15,23 @@ from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict,
 def comparisons_of(verification: SubscriptionVerification) -> dict[CursorKey, CursorComparison]:
     """The comparison of every subscription of every partition."""
     topics = [topic for namespace in verification.namespaces for topic in namespace.topics]
-    return {(topic.topic, result.subscription): _compared(result) for topic in topics for result in topic.subscriptions}
+    clusters = verification.source, verification.target
+    return {
+        (topic.topic, result.subscription): _compared(result, *clusters)
+        for topic in topics
+        for result in topic.subscriptions
+    }
 
 
-def _compared(subscription: SubscriptionVerdict) -> CursorComparison:
+def _compared(subscription: SubscriptionVerdict, source: str, target: str) -> CursorComparison:
     return CursorComparison(
         redelivered=subscription.redelivered,
         skipped=subscription.skipped,
         repeated=subscription.repeated,
         by_entries=subscription.unit is Unit.ENTRIES,
         settings=tuple(
-            f"{name} is {on_blue} on blue and {on_green} on green" for name, on_blue, on_green in subscription.settings
+            f"{name} is {on_source} on {source} and {on_target} on {target}"
+            for name, on_source, on_target in subscription.settings
         ),
         reason=subscription.reason,
     )

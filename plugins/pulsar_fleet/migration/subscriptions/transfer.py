@@ -159,7 +159,7 @@ class CursorTransfer:
         # Snapshots of replicated subscriptions are entries of one cluster only: their copies cannot be counted.
         if copied != expected and not any(other.replicated for other in partition.cursors.values()):
             raise Conflict(
-                f"Subscription {name!r} of {topic} has {expected} entries behind its mark-delete position on blue, but "
+                f"Subscription {name!r} of {topic} has {expected} entries behind its mark-delete position, but "
                 f"{self._green.connection.name} holds {copied} of them; the cutover was not made. Check the "
                 "replication of that topic, then run again."
             )

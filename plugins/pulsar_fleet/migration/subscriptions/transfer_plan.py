@@ -70,23 +70,23 @@ class PlannedTransfer:
             return self.repeated + self.individually_acknowledged
         return 0 if self.carried or self.consumers else self.individually_acknowledged
 
-    def text(self) -> str:
-        """One line for the plan."""
+    def text(self, blue: str, green: str) -> str:
+        """One line for the plan, with the names of both clusters."""
         if self.repeated is not None:
             rate = f"about {counted(self.repeated, 'entry')} acknowledged in the {POLL_SECONDS:.0f} s before it leaves"
             alone = counted(self.individually_acknowledged, "individually acknowledged entry")
             action = f"gets again {rate}, and {alone}" if self.redelivered else "gets nothing again at its present rate"
         elif self.consumers:
             unread = counted(self.unread, "unread entry")
-            action = f"{counted(self.consumers, 'consumer')} first on blue, with {unread}, then on green"
+            action = f"{counted(self.consumers, 'consumer')} first on {blue}, with {unread}, then on {green}"
         elif self.individually_acknowledged:
-            result = "acknowledged on green too" if self.carried else "**redelivered**"
+            result = f"acknowledged on {green} too" if self.carried else "**redelivered**"
             action = (
-                f"continues on green with {counted(self.unread, 'unread entry')}; "
+                f"continues on {green} with {counted(self.unread, 'unread entry')}; "
                 f"{counted(self.individually_acknowledged, 'individually acknowledged entry')} {result}"
             )
         else:
-            action = f"continues on green with {counted(self.unread, 'unread entry')}"
+            action = f"continues on {green} with {counted(self.unread, 'unread entry')}"
         return f"* `{self.subscription}` on `{self.topic}`: {action}"
 
 
@@ -114,7 +114,7 @@ def plan_cursors(
     )
 
 
-def transfers_text(plans: Sequence[PlannedTransfer], *, batch_index: bool) -> str:
+def transfers_text(plans: Sequence[PlannedTransfer], blue: str, green: str, *, batch_index: bool) -> str:
     """Markdown: every subscription, and how many entries are redelivered.
 
     :param batch_index: blue acknowledges single messages within a batch.
@@ -123,12 +123,12 @@ def transfers_text(plans: Sequence[PlannedTransfer], *, batch_index: bool) -> st
         return ""
     redelivered = sum(plan.redelivered for plan in plans)
     batches = (
-        "Blue's brokers keep acknowledgments of single messages within a batch, and no call returns them: a batch of "
-        "which only some messages were acknowledged is redelivered as a whole."
+        f"The brokers of {blue} keep acknowledgments of single messages within a batch, and no call returns them: a "
+        "batch of which only some messages were acknowledged is redelivered as a whole."
         if batch_index
         else "A batch of which only some messages were acknowledged is redelivered as a whole, as on every reconnect."
     )
-    lines = [plan.text() for plan in plans[:_MAX_LISTED]]
+    lines = [plan.text(blue, green) for plan in plans[:_MAX_LISTED]]
     if len(plans) > _MAX_LISTED:
         lines.append(f"* … and {len(plans) - _MAX_LISTED:,} more subscriptions, all in {CURSOR_TRANSFERS}")
     return "\n".join([*lines, f"* Redelivered in total: {counted(redelivered, 'entry')}. {batches}"])
@@ -156,7 +156,7 @@ async def plan_transfers(
         "schema_version": 1,
         "plans": [{**asdict(plan), "redelivered": plan.redelivered} for plan in plans],
         "hidden_batch_acknowledgments": batch_index,
-        "text": transfers_text(plans, batch_index=batch_index),
+        "text": transfers_text(plans, moves.blue, moves.green, batch_index=batch_index),
     }
     return run.artefacts.write_json(run.id, CURSOR_TRANSFERS, document)
 

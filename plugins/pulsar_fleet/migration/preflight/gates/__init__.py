@@ -79,5 +79,5 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
 
 
 def check(view: View) -> tuple[Finding, ...]:
-    """Every finding of every gate, blockers first."""
-    return blockers_first(finding for gate in GATE_CHECKS for finding in gate(view))
+    """Every finding of every gate, blockers first, with the clusters' own names."""
+    return blockers_first(finding.named(view.names) for gate in GATE_CHECKS for finding in gate(view))

@@ -19,7 +19,7 @@ _CHECK_OFF = blocks(
     "migration-check-off",
     Owner.BLUE,
     "It would not terminate its topics: they stop loading, and producers are on both clusters.",
-    never_waived="a topic in use on both clusters loses the order of its keys, and what is written to blue later.",
+    never_waived="a topic in use on both clusters loses the order of its keys, and what is written to {blue} later.",
 )
 _CHECK_SELDOM = warns(
     "migration-check-seldom",
@@ -29,8 +29,8 @@ _CHECK_SELDOM = warns(
 _AUTO_CREATION = blocks(
     "auto-resource-creation-on",
     Owner.BLUE,
-    "The broker would create namespaces on green whose cluster list lacks green: topics there are deleted.",
-    never_waived="green deletes the topics of such a namespace.",
+    "The broker would create namespaces on {green} whose cluster list lacks {green}: topics there are deleted.",
+    never_waived="{green} deletes the topics of such a namespace.",
 )
 _BROKER_UNREADABLE = blocks(
     NOT_READABLE,
@@ -46,7 +46,7 @@ _SUPERUSER = blocks(
 _FUNCTIONS_UNKNOWN = blocks(
     "functions-unknown",
     Owner.BLUE,
-    "Whether the namespaces have functions or connectors is not known; these would keep running on blue.",
+    "Whether the namespaces have functions or connectors is not known; these would keep running on {blue}.",
 )
 _TOPIC_UNREADABLE = blocks(
     "topic-not-readable",

@@ -5,9 +5,11 @@ The table in docs/migrate_namespaces.md is generated from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pulsar_fleet.cluster.text import with_names
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 
@@ -15,8 +17,8 @@ from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 class Owner(StrEnum):
     """Who must act."""
 
-    BLUE = "operators of blue"
-    GREEN = "operators of green"
+    BLUE = "operators of {blue}"
+    GREEN = "operators of {green}"
     APPLICATION = "application's team"
     TENANT = "tenant's administrators"
     RUN = "operator of the run"
@@ -26,6 +28,8 @@ class Owner(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """One kind of finding.
+
+    Texts have `{blue}` and `{green}` for the names of the clusters.
 
     :param consequence: what would happen without the gate, in a sentence.
     :param never_waived: why no waiver is accepted, which is a certain loss; empty where a waiver is possible.
@@ -59,9 +63,13 @@ class Gate:
 GATES: dict[str, Gate] = {}
 
 
-def never_waived() -> dict[str, str]:
-    """Id of each blocker, of the gates and of every procedure, that is never waived → the certain loss."""
-    return {**NOT_WAIVABLE, **{id_: gate.never_waived for id_, gate in GATES.items() if gate.never_waived}}
+def never_waived(clusters: Mapping[str, str]) -> dict[str, str]:
+    """Id of each blocker, of the gates and of every procedure, that is never waived → the certain loss.
+
+    :param clusters: `blue` and `green` → the cluster's own name.
+    """
+    own = {id_: with_names(gate.never_waived, clusters) for id_, gate in GATES.items() if gate.never_waived}
+    return {**NOT_WAIVABLE, **own}
 
 
 def blocks(id_: str, owner: Owner, consequence: str, *, never_waived: str = "", milder: str = "") -> Gate:

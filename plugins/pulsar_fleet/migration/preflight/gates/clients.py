@@ -44,18 +44,18 @@ _BY_BEHAVIOUR: dict[str, Gate] = {
 _READER_STALLS = blocks(
     "reader-stalls",
     Owner.APPLICATION,
-    "After the redirect it delivers nothing, without an error; with C++, Python and Go where green's ledger ids are "
+    "After the redirect it delivers nothing, without an error; with C++, Python and Go where {green}'s ledger ids are "
     "lower.",
 )
 _NON_DURABLE = warns(
     "non-durable-consumer",
     Owner.APPLICATION,
-    "Only the client stores its position: if it restarts, it starts at its initial position on green.",
+    "Only the client stores its position: if it restarts, it starts at its initial position on {green}.",
 )
 _PATTERN = warns(
     "pattern-consumer-possible",
     Owner.APPLICATION,
-    "If it subscribes by pattern, it loses topics that blue deletes and does not find topics created on green.",
+    "If it subscribes by pattern, it loses topics that {blue} deletes and does not find topics created on {green}.",
 )
 _MOST = 3
 
@@ -85,7 +85,7 @@ def readers_continue(view: View) -> Iterator[Finding]:
             yield _READER_STALLS.finding(
                 str(facts.namespace),
                 _describe(stalling, ", ".join(sorted({client.version for client in stalling}))),
-                "stop them before the cut-over and start them against green; waive this if that is planned.",
+                "stop them before the cut-over and start them against {green}; waive this if that is planned.",
             )
         if others:
             yield _NON_DURABLE.finding(
@@ -110,7 +110,7 @@ def pattern_consumers_are_reported(view: View) -> Iterator[Finding]:
             yield _PATTERN.finding(
                 str(facts.namespace),
                 f"{_describe(several)}: the same consumer on several topics",
-                "restart consumers by pattern against green before blue may delete its topics.",
+                "restart consumers by pattern against {green} before {blue} may delete its topics.",
             )
 
 

@@ -12,13 +12,14 @@ from pulsar_fleet.preflight.findings import Finding
 _STAYS = blocks(
     "compacted-values-stay",
     Owner.APPLICATION,
-    "A redirect moves no stored message: on green a reader of the compacted topic gets only what is written from then "
-    "on.",
+    "A redirect moves no stored message: on {green} a reader of the compacted topic gets only what is written from "
+    "then on.",
 )
 _TRIMMED = blocks(
     "compacted-values-trimmed",
     Owner.APPLICATION,
-    "Geo-replication copies the log, and blue has deleted the oldest of these values from it: green would lack them.",
+    "Geo-replication copies the log, and {blue} has deleted the oldest of these values from it: {green} would lack "
+    "them.",
 )
 _REPLICATE = "move the namespace with replicate_then_switch."
 _WRITE_AGAIN = (

@@ -13,9 +13,10 @@ from pulsar_fleet.preflight.findings import Finding, Severity
 RAISED_TO_BLOCKERS: Mapping[str, str] = {
     "partitions-grow": "redirected producers would lose the order of keys, and some partitions would never move",
     "subscription-not-addressable": "its cursor cannot be transferred, and the cut-over would fail half-way",
-    "max-message-size-smaller": "green refuses larger messages of redirected producers, and a copy stops at the first",
-    "topic-name-refused": "no call creates it on green, so its clients would be redirected to nothing",
-    "security-differs": "clients are refused on green, or green accepts every client",
+    "max-message-size-smaller": "{green} refuses larger messages of redirected producers, and a copy stops at the "
+    "first",
+    "topic-name-refused": "no call creates it on {green}, so its clients would be redirected to nothing",
+    "security-differs": "clients are refused on {green}, or {green} accepts every client",
 }
 """Warnings of these checks that are blockers for a migration, and why."""
 

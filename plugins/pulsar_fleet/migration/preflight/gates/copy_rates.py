@@ -19,7 +19,7 @@ from pulsar_fleet.preflight.findings import Finding
 _DELAY = blocks(
     "longest-delay-shorter",
     Owner.GREEN,
-    "Green refuses a message with a longer delay: the copy of its topic stops there, and producers are refused.",
+    "{green} refuses a message with a longer delay: the copy of its topic stops there, and producers are refused.",
     milder="a warning while no delayed message waits",
 )
 _THROTTLED = warns(

@@ -16,19 +16,19 @@ _BLUE_FLAGGED = blocks(
     "blue-is-migrated",
     Owner.BLUE,
     "The whole cluster is flagged: every topic on it is terminated as soon as a redirect is stored.",
-    never_waived="topics of namespaces that green does not have would be terminated.",
+    never_waived="topics of namespaces that {green} does not have would be terminated.",
 )
 _GREEN_FLAGGED = blocks(
     "green-is-migrated",
     Owner.GREEN,
-    "Green redirects its own clients: they are redirected again, or back and forth until they time out.",
+    "{green} redirects its own clients: they are redirected again, or back and forth until they time out.",
     never_waived="no client could work on either cluster.",
 )
 _ELSEWHERE = blocks(
     "flag-left-elsewhere",
     Owner.BLUE,
     "Storing a redirect terminates the topics of every flagged namespace within a second, and redirects their clients.",
-    never_waived="topics that green does not have would be terminated, or clients redirected to the wrong cluster.",
+    never_waived="topics that {green} does not have would be terminated, or clients redirected to the wrong cluster.",
 )
 _FLAGS_UNKNOWN = blocks(
     "flags-unknown",
@@ -50,8 +50,8 @@ _MISSING = blocks(
 _NOT_IN_LIST = blocks(
     "green-not-in-list",
     Owner.GREEN,
-    "Green deletes the topics of a namespace whose cluster list does not name green.",
-    never_waived="the topics on green are deleted with the messages written to them.",
+    "{green} deletes the topics of a namespace whose cluster list does not name {green}.",
+    never_waived="the topics on {green} are deleted with the messages written to them.",
 )
 LISTS = ("replication_clusters", "allowed_clusters")
 
@@ -127,8 +127,8 @@ def _state_of(view: View, namespace: FlaggedNamespace) -> tuple[str, str, bool]:
 
 _CLEAR = "clear it on {blue}, or move the namespace with this run."
 _KEEP_MOVED = (
-    "leave its flag: its clients were redirected, and without the flag they would hang on terminated topics. Set the "
-    "cluster to which it was moved as green; if that is {green}, store the redirect to {green} on {blue} again."
+    "leave its flag: its clients were redirected, and without the flag they would hang on terminated topics. Set "
+    "`green` to the cluster to which it was moved; if that is {green}, store the redirect to {green} on {blue} again."
 )
 _KEEP_UNREAD = "leave its flag until its topics can be read, then run again: without the flag its clients may hang."
 _KEEP_SET = (

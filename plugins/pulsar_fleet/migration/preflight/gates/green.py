@@ -20,17 +20,17 @@ from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import NamespaceState
 
-_absent = partial(blocks, milder="nothing when the run itself prepares green")
+_absent = partial(blocks, milder="nothing when the run itself prepares {green}")
 _NAMESPACE = _absent(
     "green-namespace-missing",
     Owner.RUN,
-    "Blue terminates its topics anyway, and green refuses the clients: a full outage that is not reversible.",
+    "{blue} terminates its topics anyway, and {green} refuses the clients: a full outage that is not reversible.",
     never_waived="every client stops, and its messages are not stored.",
 )
 _BY_RESOURCE: Mapping[Resource, Gate] = {
     Resource.NAMESPACE: _NAMESPACE,
     Resource.TENANT: _absent(
-        "green-tenant-differs", Owner.RUN, "Its administrators cannot manage the namespaces on green."
+        "green-tenant-differs", Owner.RUN, "Its administrators cannot manage the namespaces on {green}."
     ),
     Resource.POLICY: _absent(
         "green-policies-differ", Owner.RUN, "The namespace behaves differently for redirected clients."
@@ -50,19 +50,19 @@ _BY_RESOURCE: Mapping[Resource, Gate] = {
     Resource.SUBSCRIPTION: _absent(
         "green-subscriptions-missing",
         Owner.RUN,
-        "A subscription that its redirected consumer creates skips what was written to green before.",
-        never_waived="messages written to green before the consumer connects are never delivered to it.",
+        "A subscription that its redirected consumer creates skips what was written to {green} before.",
+        never_waived="messages written to {green} before the consumer connects are never delivered to it.",
     ),
 }
 _ROLE = _absent(
     "role-missing-on-green",
     Owner.TENANT,
-    "Green refuses its producers and consumers: they hang until the permission is granted there.",
+    "{green} refuses its producers and consumers: they hang until the permission is granted there.",
 )
 _IN_USE = blocks(
     "green-in-use",
     Owner.RUN,
-    "Applications already use this namespace on green; their messages would mix with those of redirected clients.",
+    "Applications already use this namespace on {green}; their messages would mix with those of redirected clients.",
 )
 _SUBSCRIPTION = "subscription "
 
@@ -76,7 +76,7 @@ def green_has_what_blue_has(view: View) -> Iterator[Finding]:
         yield GATES[gate].finding(
             name,
             f"{view.green.name} lacks or differs in: {listed(labels)}",
-            f"create it on {view.green.name}: onboard {name} from {view.blue.name}, or let this run prepare green.",
+            f"create it on {view.green.name}: onboard {name} from {view.blue.name}, or let this run prepare {{green}}.",
         )
 
 

@@ -45,7 +45,7 @@ _TYPES = blocks(
 _ENCRYPTION = blocks(
     "replicator-not-encrypted",
     Owner.TENANT,
-    "Green refuses the replicator's producer, which encrypts nothing itself: nothing is copied, and no link appears.",
+    "{green} refuses the replicator's producer, which encrypts nothing itself: nothing is copied, and no link appears.",
     milder=_COPIES,
 )
 _EXCLUSIVE = "Exclusive"
@@ -154,7 +154,7 @@ def replicators_may_write(view: View) -> Iterator[Finding]:
             yield _ENCRYPTION.finding(
                 str(facts.namespace),
                 f"encryptionRequireOnProducer = true on {view.green.name}'s brokers; the run needs false",
-                "no policy of a namespace lifts it: move the namespace with the strategy redirect, or let green's "
+                "no policy of a namespace lifts it: move the namespace with the strategy redirect, or let {green}'s "
                 "operators set it to false until the namespace is cut over.",
             )
 

@@ -16,29 +16,30 @@ from pulsar_fleet.preflight.findings import Finding
 _NOT_SUPPORTED = blocks(
     "redirect-not-supported",
     Owner.BLUE,
-    "Its brokers cannot redirect the clients of a single namespace to green.",
+    "Its brokers cannot redirect the clients of a single namespace to {green}.",
     never_waived="the cut-over would fail: the brokers do not have the call that flags a namespace.",
 )
 _UNREACHABLE = blocks(
     "redirect-unreachable",
     Owner.RUN,
-    "Blue's clients would be redirected to an address that does not answer: they hang, their topics are terminated.",
+    "{blue}'s clients would be redirected to an address that does not answer: they hang, their topics are terminated.",
 )
 _NOT_GREEN = blocks(
     "redirect-not-green",
     Owner.RUN,
-    "Blue's clients would be redirected to another cluster and write there.",
-    never_waived="what they write there is not on green.",
+    "{blue}'s clients would be redirected to another cluster and write there.",
+    never_waived="what they write there is not on {green}.",
 )
 _NOT_VERIFIED = blocks(
     "redirect-not-verified",
     Owner.RUN,
-    "What answers there may not be green: blue's clients would be redirected to it.",
+    "What answers there may not be {green}: {blue}'s clients would be redirected to it.",
 )
 _KIND_MISSING = blocks(
     "redirect-kind-missing",
     Owner.GREEN,
-    "A client of blue that uses this kind of connection finds none on green: it hangs, and its topic is terminated.",
+    "A client of {blue} that uses this kind of connection finds none on {green}: it hangs, and its topic is "
+    "terminated.",
 )
 _TO_ANOTHER = blocks(
     "redirect-to-another-cluster",
@@ -49,17 +50,17 @@ _TO_ANOTHER = blocks(
 _OTHER_ADDRESSES = blocks(
     "redirect-to-other-addresses",
     Owner.RUN,
-    "A cluster has one redirect: this run would send an earlier migration's clients to other addresses of green.",
+    "A cluster has one redirect: this run would send an earlier migration's clients to other addresses of {green}.",
 )
 _LOST = blocks(
     "redirect-lost",
     Owner.BLUE,
-    "Applications of namespaces that were moved to green, and that start through blue, do not get to green.",
+    "Applications of namespaces that were moved to {green}, and that start through {blue}, do not get to {green}.",
 )
 _LEFT_ON_GREEN = blocks(
     "redirect-left-on-green",
     Owner.GREEN,
-    "A flag on green would redirect the clients again, or back and forth until they time out.",
+    "A flag on {green} would redirect the clients again, or back and forth until they time out.",
 )
 _UNKNOWN = blocks(
     "redirect-unknown",
@@ -69,17 +70,17 @@ _UNKNOWN = blocks(
 _CREDENTIALS = blocks(
     "credentials-refused-by-green",
     Owner.GREEN,
-    "Clients keep their credentials on a redirect: clients that blue accepts and green refuses hang.",
+    "Clients keep their credentials on a redirect: clients that {blue} accepts and {green} refuses hang.",
 )
 _CREDENTIALS_UNKNOWN = blocks(
     "credentials-unknown",
     Owner.GREEN,
-    "Clients keep credentials and trust store on a redirect: if green refuses them, clients hang.",
+    "Clients keep credentials and trust store on a redirect: if {green} refuses them, clients hang.",
 )
 _TRUST = blocks(
     "certificate-not-trusted",
     Owner.GREEN,
-    "Clients keep their trust store on a redirect: clients that trust only blue's authority cannot connect.",
+    "Clients keep their trust store on a redirect: clients that trust only {blue}'s authority cannot connect.",
 )
 
 
@@ -114,7 +115,8 @@ def _kind_missing(view: View, probe: AddressProbe, kind: str) -> Finding:
     return _KIND_MISSING.finding(
         f"cluster {view.green.name}",
         f"{view.blue.name} offers {kind}://, {view.green.name} does not; {probe.url} would be a placeholder",
-        f"open {kind}:// on {view.green.name}'s brokers, or make sure that no client of blue uses it and waive this.",
+        f"open {kind}:// on {view.green.name}'s brokers, or make sure that no client of {{blue}} uses it and waive "
+        "this.",
     )
 
 
@@ -216,11 +218,11 @@ def _to_another(view: View, stored: str) -> Finding:
     return _TO_ANOTHER.finding(
         f"cluster {name}",
         f"its clients are redirected to {stored}, not to {view.survey.redirect_probe.document.get('brokerServiceUrl')}",
-        "set the connection of the cluster with these addresses as green. Do not delete the redirect: flagged "
+        "set `green` to the connection of the cluster with these addresses. Do not delete the redirect: flagged "
         f"namespaces of {name} need it."
         if in_use
         else f"no namespace of {name} is flagged, so no client uses this redirect: delete it, or set the connection of "
-        "the cluster with these addresses as green.",
+        "the cluster with these addresses as `green`.",
         call="" if in_use else _deletion(view.blue),
     )
 
@@ -234,7 +236,7 @@ def _left_on_green(view: View, stored: str) -> Finding:
         f"delete it: no namespace of {name} is flagged, so no client uses it."
         if unused
         else f"do not delete it: clients of {listed(flagged) if flagged else 'flagged namespaces'} need it. Choose "
-        "another green, or let the namespaces come back first (fail_back_namespaces).",
+        "another cluster as `green`, or let the namespaces come back first (fail_back_namespaces).",
         call=_deletion(view.green) if unused else "",
     )
 

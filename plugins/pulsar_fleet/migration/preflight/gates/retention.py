@@ -15,7 +15,7 @@ from pulsar_fleet.preflight.findings import Finding, Severity
 _COPY_NOT_KEPT = blocks(
     "copy-not-kept",
     Owner.TENANT,
-    "Until the cut-over sets the cursors, green deletes full ledgers of the copy.",
+    "Until the cut-over sets the cursors, {green} deletes full ledgers of the copy.",
     never_waived="the first messages of the copy are deleted before a subscription can get them.",
 )
 
@@ -23,7 +23,7 @@ _COPY_NOT_KEPT = blocks(
 _RETAINED = warns(
     "retained-messages-stay",
     Owner.APPLICATION,
-    "A redirect moves no stored message: who reads from the beginning on green does not get them.",
+    "A redirect moves no stored message: who reads from the beginning on {green} does not get them.",
 )
 
 

@@ -17,7 +17,7 @@ from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 _TRANSACTIONS = blocks(
     "transactions-in-use",
     Owner.APPLICATION,
-    "A client's next transaction would hide every later message of green's topic from its consumers.",
+    "A client's next transaction would hide every later message of {green}'s topic from its consumers.",
 )
 _NON_PERSISTENT = warns(
     "non-persistent-topic",
@@ -27,18 +27,18 @@ _NON_PERSISTENT = warns(
 _DELAYED = warns(
     "delayed-messages",
     Owner.APPLICATION,
-    "They stay on blue until their delivery time, and the drain does not end before that, unless they are copied.",
+    "They stay on {blue} until their delivery time, and the drain does not end before that, unless they are copied.",
 )
 _ABANDONED = blocks(
     "abandoned-subscription",
     Owner.APPLICATION,
-    "It has no consumer, so it does not drain on blue, and its backlog does not move.",
+    "It has no consumer, so it does not drain on {blue}, and its backlog does not move.",
     milder="a warning with replicate_then_switch, which transfers it",
 )
 _DISCONNECTED = blocks(
     "replicator-disconnected",
     Owner.BLUE,
-    "While a replication backlog exists, blue accepts and redirects no producer: producers hang until it is sent.",
+    "While a replication backlog exists, {blue} accepts and redirects no producer: producers hang until it is sent.",
 )
 _BACKLOG = warns(
     "replication-backlog",
@@ -48,12 +48,12 @@ _BACKLOG = warns(
 _COPIED = blocks(
     "copied-and-redirected",
     Owner.RUN,
-    "Consumers get each message twice: as a copy on green, and on blue before they are redirected.",
+    "Consumers get each message twice: as a copy on {green}, and on {blue} before they are redirected.",
 )
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
-    "Its replicator follows the redirect; half a minute later green can refuse it without end, and its messages stay "
+    "Its replicator follows the redirect; half a minute later {green} can refuse it without end, and its messages stay "
     "on that cluster.",
 )
 _PROPERTY = blocks(
@@ -64,7 +64,7 @@ _PROPERTY = blocks(
 _RUNS = warns(
     "functions-in-namespace",
     Owner.APPLICATION,
-    "They are not moved: they keep running on blue until blue stops.",
+    "They are not moved: they keep running on {blue} until {blue} stops.",
 )
 
 
@@ -82,7 +82,7 @@ def no_transactions_are_used(view: View) -> Iterator[Finding]:
             yield _TRANSACTIONS.finding(
                 str(topic),
                 value,
-                "stop the transactional applications before the cut-over and start them against green.",
+                "stop the transactional applications before the cut-over and start them against {green}.",
             )
 
 

@@ -12,18 +12,18 @@ from pulsar_fleet.preflight.findings import Finding
 _SHADOW = blocks(
     "shadow-stays",
     Owner.APPLICATION,
-    "No broker terminates it: its consumers stay on blue, where its source gets no more messages.",
+    "No broker terminates it: its consumers stay on {blue}, where its source gets no more messages.",
 )
 _SCALABLE = blocks(
     "scalable-topics-stay",
     Owner.APPLICATION,
-    "The cut-over would terminate their segments on blue, and no procedure moves such a topic to green.",
-    never_waived="the flag terminates their segments, and their clients find no such topics on green.",
+    "The cut-over would terminate their segments on {blue}, and no procedure moves such a topic to {green}.",
+    never_waived="the flag terminates their segments, and their clients find no such topics on {green}.",
 )
 _ENDED = warns(
     "topic-ended",
     Owner.APPLICATION,
-    "Its consumers read it to its end and go to green, where the cut-over terminates it too.",
+    "Its consumers read it to its end and go to {green}, where the cut-over terminates it too.",
 )
 
 

@@ -13,12 +13,12 @@ _NOT_NEEDED = blocks(
     "cluster-flag-not-needed",
     Owner.RUN,
     "The flag of the cluster cannot be taken back for one namespace, and was measured with brokers of Pulsar 3.0 only.",
-    never_waived="blue's brokers could not be restarted any more, and what they do was not measured.",
+    never_waived="{blue}'s brokers could not be restarted any more, and what they do was not measured.",
 )
 _LEFT_OUT = blocks(
     "namespace-left-out",
     Owner.RUN,
-    "The flag of the cluster terminates its topics and redirects its clients to green, which does not have them.",
+    "The flag of the cluster terminates its topics and redirects its clients to {green}, which does not have them.",
     never_waived="its clients stop, and what they publish is not stored.",
 )
 _NO_RESTART = warns(
