@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "plugins" / "pulsar_fleet"
 # Forms, options and conf keys speak of blue and green: a person fills them in before the clusters are known.
 FORMS = ("airflow/params/", "cli/commands/", "cli/options.py")
-_ROLE = re.compile(r"(?<![\w{.'`\[/-])(blue|green)(?![\w}.`\]/-])", re.IGNORECASE)
+ROLE = re.compile(r"(?<![\w{.'`\[/-])(blue|green)(?![\w}.`\]/-])", re.IGNORECASE)
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.expr]:
@@ -27,7 +27,7 @@ def texts_with_roles(source: str) -> Iterator[tuple[int, str]]:
     docstrings = set(map(id, _docstrings(tree)))
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
-        if isinstance(text, str) and " " in text and _ROLE.search(text):
+        if isinstance(text, str) and " " in text and ROLE.search(text):
             yield node.lineno, text
 
 

@@ -72,7 +72,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
             ]
         finally:
             run.artefacts.write_json(run.id, REPOINT_STATE, state.to_json())
-    return all(namespace.is_done for namespace in progress), progress_line(progress, sides.names)
+    return all(namespace.is_done for namespace in progress), progress_line(progress, {"blue": moves.blue, "green": moves.green})
 
 
 async def wait_repointed(
@@ -88,7 +88,7 @@ async def wait_repointed(
         seconds=seconds,
         poll_seconds=poll_seconds,
         progress=progress,
-        missed=f"applications are still on {sides.blue.name}",
+        missed=f"applications are still on {moves.blue}",
     )
 
 
