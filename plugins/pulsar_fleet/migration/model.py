@@ -179,6 +179,11 @@ class Moves(Document):
     green: str
     moves: tuple[Move, ...]
 
+    @property
+    def names(self) -> dict[str, str]:
+        """`blue` and `green` → the cluster's own name, for texts."""
+        return {"blue": self.blue, "green": self.green}
+
 
 def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, unflagged: str = "") -> Move:
     """The move of one namespace to cluster `green`, with the requested strategy or the one that loses nothing.

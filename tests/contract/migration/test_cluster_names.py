@@ -56,9 +56,7 @@ async def test_a_migration_and_its_failback_name_the_clusters(
         await asyncio.to_thread(traffic.stop)
     async with AdminClient(east) as admin, asyncio.timeout(90):
         # A broker remembers for a minute that applications were connected to it.
-        while (
-            back := await command(shell, "fail-back", live, "--allow-removal", "--yes")
-        ).state != DONE:
+        while (back := await command(shell, "fail-back", live, "--allow-removal", "--yes")).state != DONE:
             assert "clients-on-blue" in back.err, back.err
             await asyncio.sleep(5)
         assert not (await admin.namespace(live) or {})["migrated"]

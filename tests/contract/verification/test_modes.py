@@ -212,6 +212,25 @@ async def test_a_key_that_an_encrypted_message_deletes_is_in_no_compacted_view(
     assert (compared.verdict, compared.source_messages, compared.target_messages) == (Verdict.EQUAL, 4, 4)
 
 
+@pytest.mark.parametrize("compacted", [("green",), ("blue",), ("blue", "green")], ids="+".join)
+async def test_a_compacted_topic_whose_keys_are_all_deleted_has_equal_views(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    replicated: TopicName,
+    writers: Writers,
+    compacted: tuple[str, ...],
+) -> None:
+    """Nothing is delivered to its readers: the broker's compacted ledger has no entry."""
+    send(writers[0], replicated, [b"value"])
+    send(writers[0], replicated, [b""])
+    await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    for admin in (on_blue, on_green):
+        if admin.connection.name in compacted:
+            await compact(admin, [replicated])
+    log, view = (await verify(on_blue, on_green, replicated.namespace)).namespaces[0].topics
+    assert (log.verdict, log.source_messages, view.verdict) == (Verdict.EQUAL, 2, Verdict.EQUAL), view.reason
+
+
 async def test_a_log_that_is_gone_is_named_beside_the_latest_values(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:

@@ -104,7 +104,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
             yield DrainMonitor(
                 blue=blue,
                 green=green,
-                names={**sides.names, "blue": moves.blue, "green": moves.green},
+                names={**sides.names, **moves.names},
                 moves=[with_clients(move, connected) for move in moving],
                 connected=connected,
                 departed={str(move.namespace): departed_consumers(run, move, connected) for move in moves.moves},

@@ -72,7 +72,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
             ]
         finally:
             run.artefacts.write_json(run.id, REPOINT_STATE, state.to_json())
-    return all(namespace.is_done for namespace in progress), progress_line(progress, {"blue": moves.blue, "green": moves.green})
+    return all(namespace.is_done for namespace in progress), progress_line(progress, moves.names)
 
 
 async def wait_repointed(

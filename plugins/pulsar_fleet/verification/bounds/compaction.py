@@ -39,9 +39,16 @@ def is_compacted(internal_stats: JsonObject) -> bool:
     return COMPACTION in cursors_in_stats(internal_stats)
 
 
-def compacted_bounds(topic: str, last: Position | None) -> TopicBounds:
-    """Bounds of a compacted topic: all its values up to an entry."""
-    if last is None or last.entry < 0:
+def left_no_value(internal_stats: JsonObject, last: Position) -> bool:
+    """Whether compaction ran up to this entry and every key up to it was deleted: nothing is delivered to a reader."""
+    ledger: Mapping[str, int] = internal_stats.get("compactedLedger") or {}
+    is_empty = int(ledger.get("ledgerId", -1)) >= 0 and ledger.get("entries") == 0
+    return is_empty and compacted_to(internal_stats) >= last
+
+
+def compacted_bounds(topic: str, internal_stats: JsonObject, last: Position | None) -> TopicBounds:
+    """Bounds of a compacted topic: all its values up to an entry; empty where it has none."""
+    if last is None or last.entry < 0 or left_no_value(internal_stats, last):
         return TopicBounds(topic, Ledgers(()), 0, 0)
     # Nothing counts the values up to the end of a ledger of unknown length.
     begin = last.entry if last.entry == LAST_ENTRY else 0

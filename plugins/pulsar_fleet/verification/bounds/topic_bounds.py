@@ -268,12 +268,13 @@ class Bounder:
                 f"{self.coverage.mode.value!r} would miss; verify it with mode 'full'"
             )
         target_stats = await self._caught_up(topic, stats, log, target_stats)
-        source = compacted_bounds(str(topic), last_readable(stats))
+        source = compacted_bounds(str(topic), stats, last_readable(stats))
         last, replicated = await self._last_copied(scope, topic, log, target_stats)
         if last is not None and compacted_to(target_stats) > last:
             raise Unprovable(f"{self.names[1]} compacted it beyond the entries from {self.names[0]}; verify again")
         notes = ("compacted: the latest value of each key was compared",)
-        return Pair(str(topic), source, compacted_bounds(str(topic), last), replicated, notes, compacted=True)
+        target = compacted_bounds(str(topic), target_stats, last)
+        return Pair(str(topic), source, target, replicated, notes, compacted=True)
 
     async def _last_copied(
         self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject
