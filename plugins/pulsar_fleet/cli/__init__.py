@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 MODULES = {
-    "snapshot": "onboard",
-    "diff": "onboard",
-    "check": "onboard",
-    "plan": "onboard",
+    "onboard": "onboard",
+    "snapshot": "planning",
+    "diff": "planning",
+    "check": "planning",
+    "plan": "planning",
     "apply": "apply",
     "undo": "apply",
     "verify": "verification",

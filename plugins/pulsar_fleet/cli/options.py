@@ -43,6 +43,7 @@ PropagateDeletion = Annotated[
     PropagateDeletes,
     typer.Option("--propagate-deletes", help="What to do about resources that another cluster deleted."),
 ]
+Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

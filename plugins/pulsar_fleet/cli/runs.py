@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from getpass import getuser
 
 from pulsar_fleet.cli.clusters import ReachedCluster
-from pulsar_fleet.cli.terminal import Terminal
+from pulsar_fleet.cli.terminal import Terminal, UsageError
 from pulsar_fleet.cli.text import compared_line
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted
@@ -55,6 +55,25 @@ def recorded_run(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
         run.ledger.finish_run(run_id, "failed")
         raise
     run.ledger.finish_run(run_id, "succeeded")
+
+
+def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, JsonObject]:
+    """The records and the settings of an earlier attempt that has not ended.
+
+    :param process: see `Run`.
+    :raises FleetError: there is no such run, it is of another procedure or of Airflow, or it has ended.
+    """
+    run = Run.open(run_id, process)
+    record = run.ledger.run(run_id)
+    if record is None:
+        raise NotFound(f"The ledger has no run {run_id!r}: the id is in the output of the command that started it.")
+    if record.procedure != procedure:
+        raise UsageError(f"The run {run_id!r} is not a run of {procedure}, but of {record.procedure}.")
+    if record.over:
+        raise PreconditionFailed(f"The run {run_id!r} has ended ({record.state}): there is nothing to continue.")
+    if not run_id.startswith("cli/"):
+        raise PreconditionFailed(f"The run {run_id!r} belongs to Airflow: clear its failed task there.")
+    return run, dict(record.conf)
 
 
 def require_approval(

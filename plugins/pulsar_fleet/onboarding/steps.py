@@ -35,6 +35,7 @@ from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
+PROCEDURE = "onboard_cluster"
 NAMESPACES_PER_BATCH = 100
 _MOST_SHOWN = 20
 

@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PROCEDURE = "onboard_cluster"
-
 
 @task(multiple_outputs=True)
 def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
     from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.cluster.selection import Selection
+    from pulsar_fleet.onboarding.steps import PROCEDURE
     from pulsar_fleet.preflight.waivers import parse_waivers
 
     context = get_current_context()

@@ -11,10 +11,9 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.migration_run import run_failback, run_migration
-from pulsar_fleet.cli.options import AsJson, Waivers, Yes, waiver_documents
-from pulsar_fleet.cli.runs import new_run_id
+from pulsar_fleet.cli.options import AsJson, Resume, Waivers, Yes, waiver_documents
+from pulsar_fleet.cli.runs import new_run_id, resumable_run
 from pulsar_fleet.cli.terminal import Terminal, UsageError, require_consent, usage_errors
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
@@ -40,7 +39,6 @@ ProofAge = Annotated[int, typer.Option(help="Refuse the cut-over if its proof is
 MaxBytes = Annotated[int | None, typer.Option(help="Limit of a proof's reading, for each broker.")]
 DrainTimeout = Annotated[int, typer.Option(help="Time for copying and for draining.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Evaluate every gate and show the waves; change nothing.")]
-Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
 Windows = Annotated[list[str] | None, typer.Option(help="Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with /.")]
 
 
@@ -144,19 +142,10 @@ def _setting(name: str, value: Any) -> Any:
 
 
 def _resumed(kind: type[Kind], run_id: str) -> Kind:
-    run = Run.open(run_id, this_process())
-    record = run.ledger.run(run_id)
-    if record is None:
-        raise NotFound(f"The ledger has no run {run_id!r}: the id is in the output of the command that started it.")
-    if record.procedure != kind.NAME:
-        raise UsageError(f"The run {run_id!r} is not a run of {kind.NAME}, but of {record.procedure}.")
-    if record.over:
-        raise PreconditionFailed(f"The run {run_id!r} has ended ({record.state}): there is nothing to continue.")
-    if not run_id.startswith("cli/"):
-        raise PreconditionFailed(f"The run {run_id!r} belongs to Airflow: clear its failed task there.")
-    sides = run_interruptibly(_sides(record.conf, run))
+    run, conf = resumable_run(run_id, kind.NAME, this_process())
+    sides = run_interruptibly(_sides(conf, run))
     run.ledger.resume_run(run_id)
-    return kind.of(record.conf, sides, run)
+    return kind.of(conf, sides, run)
 
 
 async def _sides(conf: JsonObject, run: Run | None) -> Sides:
