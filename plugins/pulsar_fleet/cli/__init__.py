@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 MODULES = {
     "onboard": "onboard",
-    "snapshot": "planning",
-    "diff": "planning",
-    "check": "planning",
-    "plan": "planning",
+    "snapshot": "plans",
+    "diff": "plans",
+    "check": "plans",
+    "plan": "plans",
     "apply": "apply",
     "undo": "apply",
     "verify": "verification",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_two, require_cluster
-from pulsar_fleet.cli.commands.planning import make_plan
+from pulsar_fleet.cli.commands.plans import make_plan
 from pulsar_fleet.cli.execute import PlanExecution, execute_plan
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Waivers, Yes
