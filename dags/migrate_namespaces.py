@@ -12,7 +12,7 @@
    restored. Then a run for the next wave starts.
 
 Blue must stay up until the applications are configured with green: it redirects those that restart.
-The page `docs/migrate_namespaces.md` says what to do if a task fails.
+The page `docs/migration_failures.md` says what to do if a task fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generate the tables of docs/migrate_namespaces.md about gates and clients from the code."""
+"""Generate the tables of docs/migration_gates.md about gates and clients from the code."""
 
 from __future__ import annotations
 

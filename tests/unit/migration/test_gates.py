@@ -727,7 +727,7 @@ def test_a_namespace_without_anything_in_it_is_judged_too() -> None:
 
 
 def test_the_page_names_every_gate_as_the_code_has_it() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "migrate_namespaces.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "migration_gates.md").read_text()
     assert with_gates(page) == page
     assert all(f"| `{id_}` |" in page for id_ in GATES)
 

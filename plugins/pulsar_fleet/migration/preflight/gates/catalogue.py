@@ -1,6 +1,6 @@
 """Every finding of a migration's own gates: severity, owner, consequence, and whether a waiver is possible (pure).
 
-The table in docs/migrate_namespaces.md is generated from it.
+The table in docs/migration_gates.md is generated from it.
 """
 
 from __future__ import annotations
