@@ -85,6 +85,8 @@ class FailbackRun(ProcedureRun):
 
     OLD = "green"
     NEW = "blue"
+    # A failback on Airflow is triggered with its permission.
+    APPROVAL = "check_failback"
 
     def __init__(self, terminal: Terminal, interrupts: Interrupts, failback: Failback, *, yes: bool) -> None:
         super().__init__(terminal, interrupts, failback, yes=yes)

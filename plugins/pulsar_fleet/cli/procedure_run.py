@@ -36,6 +36,8 @@ class ProcedureRun(ABC):
     OLD: ClassVar[str]
     """The cluster that the namespaces leave, in the names of the steps; `NEW` is the other."""
     NEW: ClassVar[str]
+    APPROVAL: ClassVar[str] = "approve_wave"
+    """The name of the step that asks."""
 
     def __init__(self, terminal: Terminal, interrupts: Interrupts, procedure: Procedure, *, yes: bool) -> None:
         self.terminal = terminal
@@ -101,7 +103,7 @@ class ProcedureRun(ABC):
 
     def ask(self, about: str, text: str, question: str) -> None:
         """Show what will happen, ask, and store the answer; a rejection raises `PreconditionFailed`."""
-        self.current = "approve"
+        self.current = self.APPROVAL
         (self.terminal.say if self.yes else self.terminal.show)(text)
         require_approval(self.terminal, self.records, about, question, yes=self.yes)
 

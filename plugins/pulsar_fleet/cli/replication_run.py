@@ -70,7 +70,7 @@ class ReplicationRun:
             [run_interruptibly(_reached(side, may_be_gone=True)) for side in leaving],
         )
         lines = self._step("check", self._before_plan) if self._before_plan else []
-        planned = self._step("plan", lambda clusters: steps.plan(clusters, self.request, self.run))
+        planned = self._step("plan_changes", lambda clusters: steps.plan(clusters, self.request, self.run))
         findings = read_findings(self.run.artefacts, planned)
         stored = read_plan(self.run.artefacts, planned)
         document: JsonObject = {

@@ -92,7 +92,7 @@ class _Session:
     def execute(self, request: Request, *, dry_run: bool) -> tuple[JsonObject, ExitState]:
         """Run all steps; the result and the exit state."""
         run = self._run
-        planned = self._step("plan", lambda admin: steps.plan(admin, request, run))
+        planned = self._step("plan_changes", lambda admin: steps.plan(admin, request, run))
         findings = steps.read_findings(run.artefacts, planned)
         stored = steps.read_plan(run.artefacts, planned)
         calls = steps.call_lines(stored)

@@ -1,0 +1,48 @@
+"""A procedure has the same steps on the terminal as on Airflow: the name in a message leads to both."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLI = Path(__file__).parents[2] / "plugins" / "pulsar_fleet" / "cli"
+COMMANDS = {
+    "onboard_cluster": ("onboarding_run.py",),
+    "replicate_namespaces": ("replication_run.py",),
+    "serve_read_only": ("commands/read_only.py",),
+    "migrate_namespaces": ("procedure_run.py", "migration_run.py:MigrationRun"),
+    "fail_back_namespaces": ("procedure_run.py", "migration_run.py:FailbackRun"),
+}
+ROLES = {"migrate_namespaces": {"OLD": "blue", "NEW": "green"}, "fail_back_namespaces": {"OLD": "green", "NEW": "blue"}}
+# With a copy on another cluster, `serve-read-only` also checks its target and denies producing there.
+ONLY_ON_THE_TERMINAL = {"check", "deny_producing"}
+
+
+def step_names(source: str, roles: dict[str, str]) -> Iterator[str]:
+    """The names that are given to `step` or `_step`, with the roles of a migration filled in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("step", "_step"):
+            match node.args[0]:
+                case ast.Constant(value=str(name)):
+                    yield name
+                case ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue(value=ast.Attribute())]):
+                    yield start + roles[node.args[0].values[1].value.attr]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dag_id", COMMANDS)
+def test_every_step_on_the_terminal_is_a_task_of_the_dag(dag_bag: Any, dag_id: str) -> None:
+    names = set()
+    for place in COMMANDS[dag_id]:
+        file, _, only = place.partition(":")
+        source = (CLI / file).read_text()
+        if only:
+            (source,) = [ast.unparse(node) for node in ast.parse(source).body if getattr(node, "name", "") == only]
+        names |= set(step_names(source, ROLES.get(dag_id, {})))
+    tasks = {task.task_id for task in dag_bag.dags[dag_id].tasks}
+
+    assert len(names) > 3
+    assert names - tasks - ONLY_ON_THE_TERMINAL == set()
