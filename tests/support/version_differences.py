@@ -32,6 +32,7 @@ ADDED = {
     "delayedDeliveryMaxDelayInMillis": 0,
     "managedLedgerOffloadReadThreads": 2,
     "managedLedgerExtraConfigurations": {},
+    "is_allow_auto_update_schema_with_replicator": True,
 }
 """What a broker adds to a document that an older one wrote."""
 

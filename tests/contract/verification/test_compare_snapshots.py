@@ -32,8 +32,6 @@ from pulsar_fleet.verification.snapshots.compare import (
     store_request,
 )
 
-pytestmark = pytest.mark.versions
-
 JOB = Path(__file__).parents[3] / "spark_jobs" / "compare_snapshots.py"
 REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
