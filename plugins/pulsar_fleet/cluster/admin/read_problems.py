@@ -61,8 +61,9 @@ class Note:
 
 
 DELETE_AGAIN = (
-    "read the cluster again when the deletion has ended. If it does not end, delete the namespace there again, without "
-    "force: brokers refuse that while it has topics"
+    # Brokers of 5.0.0-M1 delete a namespace that has only scalable topics, whose messages have no namespace then.
+    "read the cluster again when the deletion has ended. If it does not end, and the namespace has no scalable topics "
+    "(Pulsar 5.0), delete it there again, without force: brokers refuse that while it has other topics"
 )
 _MOST_NAMED = 5
 _REMEDIES = (
