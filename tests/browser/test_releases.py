@@ -34,7 +34,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     source, environment = folder / "source", folder / "venv"
     source.mkdir()
     # A build in the repository would leave its folder there.
-    for name in ("plugins", "pyproject.toml", "README.md"):
+    for name in ("plugins", "dags", "spark_jobs", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         subprocess.run(["cp", "-r", str(REPOSITORY / name), str(source)], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     for packages in ([f"apache-airflow~={request.param}.0"], [f"apache-airflow~={request.param}.0", str(source)]):
@@ -108,6 +108,13 @@ def test_airflow_lists_the_provider_and_reports_no_error(command: Command) -> No
     assert "pulsar_fleet.airflow.queues.pulsar.PulsarMessageQueueProvider" in command("airflow", "providers", "queues")
     command("airflow", "db", "migrate")
     assert "No plugins loaded" in command("airflow", "plugins")
+
+
+def test_the_dags_and_their_jobs_are_installed_and_found(programs: Path, command: Command) -> None:
+    folder = Path(command("pulsar-fleet", "airflow", "dags").strip())
+    assert folder.is_relative_to(programs.parent)
+    for name, here in (("dags", folder), ("spark_jobs", folder.parent / "spark_jobs")):
+        assert {file.name for file in here.glob("*.py")} == {file.name for file in (REPOSITORY / name).glob("*.py")}
 
 
 def test_a_connection_is_entered_and_tested_in_the_browser(page: Page, cluster: Cluster) -> None:

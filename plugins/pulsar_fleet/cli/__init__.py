@@ -37,6 +37,7 @@ MODULES = {
     "failover-outcome": "failover",
     "doctor": "doctor",
     "evidence": "evidence",
+    "airflow": "airflow",
 }
 """Command → its module in `cli/commands/`."""
 ENTRY_POINTS = "pulsar_fleet.commands"

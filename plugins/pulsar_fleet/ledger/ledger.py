@@ -54,7 +54,9 @@ class Ledger:
             raise InvalidRequest(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
         options: dict[str, Any] = {"poolclass": sa.NullPool}
         if parsed.get_backend_name() == "sqlite" and parsed.database:
-            _make_folder(Path(parsed.database).parent)
+            # `file:/srv/ledger.db?mode=ro` is a URI of SQLite, whose folder exists or whose error is SQLite's.
+            if not parsed.database.startswith("file:"):
+                _make_folder(Path(parsed.database).parent)
             options["connect_args"] = {"timeout": _LOCK_WAIT_SECONDS}
         try:
             engine = sa.create_engine(parsed, **options)

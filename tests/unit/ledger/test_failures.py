@@ -52,6 +52,8 @@ def test_a_new_ledger_in_a_place_that_is_read_only_is_named(tmp_path: Path) -> N
     sqlite3.connect(file).close()
     with pytest.raises(InvalidRequest, match="it is read-only"):
         Ledger.open(f"sqlite:///file:{file}?mode=ro&uri=true")
+    # The URI is no path below the working folder.
+    assert not Path("file:").exists()
 
 
 def test_a_full_disk_is_named_and_can_pass(tmp_path: Path) -> None:
