@@ -107,7 +107,7 @@ def test_airflow_lists_the_provider_and_reports_no_error(command: Command) -> No
     ]
     assert "pulsar_fleet.airflow.queues.pulsar.PulsarMessageQueueProvider" in command("airflow", "providers", "queues")
     command("airflow", "db", "migrate")
-    assert "No plugins loaded" in command("airflow", "plugins")
+    assert "pulsar_fleet" in command("airflow", "plugins")
 
 
 def test_the_dags_and_their_jobs_are_installed_and_found(programs: Path, command: Command) -> None:

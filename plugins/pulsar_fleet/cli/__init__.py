@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -13,33 +14,34 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from typer._click import Command, Context
 
-MODULES = {
-    "onboard": "onboard",
-    "snapshot": "plans",
-    "diff": "plans",
-    "check": "plans",
-    "plan": "plans",
-    "apply": "apply",
-    "undo": "apply",
-    "verify": "verification",
-    "migrate": "migration",
-    "fail-back": "migration",
-    "abort": "abort",
-    "restore": "restore",
-    "export": "reconciliation",
-    "reconcile": "reconciliation",
-    "sync-metadata": "metadata",
-    "replicate": "replication",
-    "serve-read-only": "read_only",
-    "forward-acknowledgments": "acknowledgments",
-    "forecast-failover": "failover",
-    "prepare-failover": "failover",
-    "failover-outcome": "failover",
-    "doctor": "doctor",
-    "evidence": "evidence",
-    "airflow": "airflow",
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Look": {"snapshot": "plans", "diff": "plans", "check": "plans", "verify": "verification", "doctor": "doctor"},
+    "Onboard a cluster": {"onboard": "onboard", "plan": "plans", "apply": "apply", "undo": "apply"},
+    "Migrate namespaces": {
+        "migrate": "migration",
+        "fail-back": "migration",
+        "abort": "abort",
+        "restore": "restore",
+    },
+    "Replicate": {
+        "replicate": "replication",
+        "forecast-failover": "failover",
+        "prepare-failover": "failover",
+        "failover-outcome": "failover",
+    },
+    "Serve read-only": {"serve-read-only": "read_only", "forward-acknowledgments": "acknowledgments"},
+    "Keep clusters equal": {
+        "export": "reconciliation",
+        "reconcile": "reconciliation",
+        "sync-metadata": "metadata",
+    },
+    "Records": {"runs": "records", "evidence": "records"},
+    "Install": {"airflow": "airflow"},
 }
-"""Command → its module in `cli/commands/`."""
+"""Panel of the help → command → its module in `cli/commands/`."""
+MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
+_PANELS = {name: panel for panel, commands in GROUPS.items() for name in commands}
+_OF_OTHER_PACKAGES = "On this machine"
 ENTRY_POINTS = "pulsar_fleet.commands"
 """The group of entry points by which another package adds commands, such as the sandbox."""
 
@@ -89,7 +91,15 @@ def _of_other_packages() -> dict[str, EntryPoint]:
 
 
 def _command(name: str, loaded: object) -> Command:
-    """The click command of a function or a group, which typer makes from an application."""
+    """The click command of a function or a group, in the panel of the help that it belongs to."""
+    command = _click(name, loaded)
+    # The attribute by which typer's help puts a command into a panel.
+    command.rich_help_panel = _PANELS.get(name, _OF_OTHER_PACKAGES)  # type: ignore[attr-defined]
+    return command
+
+
+def _click(name: str, loaded: object) -> Command:
+    """What typer makes of a function or an application."""
     if isinstance(loaded, typer.Typer):
         group = typer.main.get_group(loaded)
         group.name = name

@@ -25,7 +25,7 @@ def collect(run: Run, *, now: datetime | None = None) -> Evidence:
     :raises NotFound: the ledger has no such run.
     """
     if run.ledger.run(run.id) is None:
-        raise NotFound(f"The ledger has no run {run.id!r}. `pulsar-fleet evidence list` shows the newest runs.")
+        raise NotFound(f"The ledger has no run {run.id!r}. `pulsar-fleet runs` lists the newest ones.")
     last = last_entry(run.ledger.engine)
     made_at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
     return Evidence.chain(run.id, made_at, last, ledger_and_artefacts(run))

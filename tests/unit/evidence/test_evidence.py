@@ -174,7 +174,24 @@ def test_the_command_writes_both_files_and_verifies_them(run: Run, tmp_path: Pat
         assert command("verify", str(path)) == 0
         path.write_bytes(path.read_bytes().replace(b"4118202", b"4118203").replace(b"4,118,202", b"4,118,203"))
         assert command("verify", str(path)) == 3
-    assert [command("audit"), command("list"), command("verify", "missing.html"), command("none")] == [0, 0, 1, 1]
+    assert [command("audit"), command("verify", "missing.html"), command("none")] == [0, 1, 1]
+
+
+def test_runs_are_listed_and_shown(run: Run) -> None:
+    listed, shown, unknown = (
+        subprocess.run([sys.executable, "-m", "pulsar_fleet.cli", "runs", *words], capture_output=True, text=True)
+        for words in ((), (RUN, "--json"), ("cli/none",))
+    )
+    assert [line.split()[3:] for line in listed.stdout.splitlines()] == [
+        ["succeeded", "apply", f"{RUN}/contents"],
+        ["succeeded", "migrate_namespaces", RUN],
+    ]
+    document = json.loads(shown.stdout)
+    assert document["changes"] == ["green: 1 applied"]
+    assert document["verdict"] == [f"{HOSTILE} PASS: equal"]
+    assert document["approval"] == ["Approve by anna at 2026-11-25T16:00:00+00:00"]
+    assert document["phase"][0].startswith(f"{HOSTILE} cut_over at ")
+    assert (unknown.returncode, "`pulsar-fleet runs` lists the newest ones" in unknown.stderr) == (1, True)
 
 
 def command(*arguments: str) -> int:

@@ -1,7 +1,8 @@
-"""`pulsar-fleet evidence`: everything the records have of a run in one file, and whether such a file was changed."""
+"""`pulsar-fleet runs|evidence`: what the records have of a run, as a list, on the terminal, and in one file."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,20 +11,21 @@ from typer.core import TyperGroup
 
 from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.evidence.collect import collect
+from pulsar_fleet.evidence.collect import REPORT, collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
 from pulsar_fleet.evidence.verify import verify_file
+from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
-
-_NEWEST = 20
 
 
 class _RunOrCommand(TyperGroup):
@@ -46,7 +48,7 @@ evidence = typer.Typer(
 
 @evidence.command()
 def make(
-    run: Annotated[str, typer.Argument(help="The run, as reports and `evidence list` name it.")],
+    run: Annotated[str, typer.Argument(help="The run, as reports and `runs` name it.")],
     folder: Annotated[Path, typer.Option("--folder", help="Where to write the files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
@@ -100,11 +102,50 @@ def audit(as_json: AsJson = False) -> None:
         terminal.finish(document, ExitState.DIFFERENT if result.problems else ExitState.DONE)
 
 
-@evidence.command("list")
-def list_runs(as_json: AsJson = False) -> None:
-    """The runs that began last, newest first."""
+def runs(
+    run: Annotated[str | None, typer.Argument(help="Show this run; default: list the newest ones.")] = None,
+    newest: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs that began last, of commands and of DAGs, or show one: its settings, phases, changes, verdicts."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        runs = Ledger.open().newest_runs(_NEWEST)
-        terminal.say("\n".join(f"{run.started_at:%Y-%m-%d %H:%M:%S}  {run.state:<10} {run.run_id}" for run in runs))
-        terminal.finish({"runs": [run.run_id for run in runs]}, ExitState.DONE)
+        ledger = Ledger.open()
+        if run is None:
+            listed = ledger.newest_runs(newest)
+            terminal.say("\n".join(map(_line, listed)) or "The ledger has no run.")
+            terminal.finish({"runs": [_document(row) for row in listed]}, ExitState.DONE)
+        record = ledger.run(run)
+        if record is None:
+            raise NotFound(f"The ledger has no run {run!r}: `pulsar-fleet runs` lists the newest ones.")
+        details = _details(Run(run, ledger, Artefacts.open()))
+        lines = [_line(record), *(f"  {name:<10} {text}" for name, texts in details.items() for text in texts)]
+        terminal.say("\n".join([*lines, f"Evidence: pulsar-fleet evidence {run}"]))
+        terminal.finish({**_document(record), "settings": record.conf, **details}, ExitState.DONE)
+
+
+def _line(run: RecordedRun) -> str:
+    return f"{utc(run.started_at):%Y-%m-%d %H:%M:%S} UTC  {run.state:<10} {run.procedure:<22} {run.run_id}"
+
+
+def _document(run: RecordedRun) -> JsonObject:
+    return {
+        "run": run.run_id,
+        "procedure": run.procedure,
+        "state": run.state,
+        "started": utc(run.started_at).isoformat(timespec="seconds"),
+    }
+
+
+def _details(run: Run) -> dict[str, list[str]]:
+    """By kind of record, a line each; changes are counted by cluster and outcome."""
+    phases = {entry.namespace: entry for entry in run.ledger.phases(run.id)}
+    changes = Counter((change.cluster, change.outcome) for change in run.ledger.changes(run.id))
+    approval, report = read_approval(run), run.artefacts.find(run.id, REPORT)
+    return {
+        "approval": [f"{approval['answer']} by {approval['by']} at {approval['at']}"] if approval else [],
+        "phase": [f"{name} {entry.phase} at {utc(entry.at):%H:%M:%S}" for name, entry in sorted(phases.items())],
+        "changes": [f"{cluster}: {count:,} {outcome}" for (cluster, outcome), count in sorted(changes.items())],
+        "verdict": [f"{row.scope} {row.verdict}: {row.summary}" for row in run.ledger.verdicts(run.id)],
+        "report": [report.uri] if report else [],
+    }
