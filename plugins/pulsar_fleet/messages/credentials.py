@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.messages.clusters_file import clusters_file, fields_of, read_clusters
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
@@ -99,7 +100,10 @@ def defined_connections(environment: Mapping[str, str] = os.environ) -> tuple[st
 
 
 def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) -> ClusterConnection:
-    """The cluster of an Airflow connection that an environment variable defines; does not import Airflow."""
+    """The cluster of a connection that an environment variable or the file of clusters defines; without Airflow.
+
+    The environment comes first, so that a shell can replace a connection of the file.
+    """
     return _fields(conn_id, environment).cluster(lambda link: _fields(link, environment))
 
 
@@ -107,8 +111,12 @@ def _fields(conn_id: str, environment: Mapping[str, str]) -> ConnectionFields:
     text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
     if text:
         return ConnectionFields.parse(conn_id, text)
+    clusters = read_clusters(environment)
+    if conn_id in clusters:
+        return fields_of(conn_id, clusters, environment)
     defined = listed(defined_connections(environment), 10)
     raise InvalidRequest(
-        f"Connection {conn_id!r} does not exist. The environment defines: {defined}. "
-        f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."
+        f"Connection {conn_id!r} does not exist. The environment defines: {defined}; the file of clusters: "
+        f"{listed(sorted(clusters), 10)}. Set {CONNECTION_PREFIX}{conn_id.upper()}, add it to "
+        f"{clusters_file(environment)}, or name the cluster by its admin URL, http://host:port."
     )

@@ -63,7 +63,8 @@ def test_what_cannot_be_read_is_refused_without_showing_it(text: str) -> None:
 
 def test_a_connection_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"'pulsar_gren' does not exist. The environment defines: pulsar_green\. Set"
+        InvalidRequest,
+        match=r"'pulsar_gren' does not exist. The environment defines: pulsar_green; the file of clusters: none\. Set",
     ):
         named_connection("pulsar_gren", {"AIRFLOW_CONN_PULSAR_GREEN": "pulsar://green:8080"})
 
