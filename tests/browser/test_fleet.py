@@ -28,6 +28,7 @@ PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")
 """The folder for the pictures of the documentation; `make pictures` sets it."""
 QUERY = urlencode({"run": RUN})
 PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
+METRICS_TOKEN = "scraped-by-prometheus"
 ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/openapi.json", "/docs")
 
 
@@ -36,10 +37,12 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
     """Airflow with its login, an administrator and a user without a role, and a ledger with one migration."""
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "passwords.json").write_text(json.dumps(PASSWORDS))
+    (folder / "metrics-token").write_text(f"{METRICS_TOKEN}\n")
     settings = {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ann:admin,nobody:",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
+        "PULSAR_FLEET_METRICS_TOKEN_FILE": str(folder / "metrics-token"),
     }
     fill(folder / "pulsar-fleet")
     stack = AirflowStack.launch(folder, settings=settings)
@@ -98,6 +101,16 @@ def test_no_route_answers_without_a_login_or_a_role(airflow: AirflowStack, route
     assert httpx.get(url).status_code in (401, 404)
     answer = httpx.get(url, headers={"Authorization": f"Bearer {token(airflow, 'nobody')}"})
     assert answer.status_code in (403, 404)
+    assert "acme" not in answer.text
+
+
+def test_metrics_answer_their_own_token_only(airflow: AirflowStack) -> None:
+    url = f"{airflow.url}/pulsar-fleet-metrics/metrics"
+    strangers = ({}, {"Authorization": f"Bearer {token(airflow, 'ann')}"}, {"Authorization": METRICS_TOKEN})
+    assert [httpx.get(url, headers=headers).status_code for headers in strangers] == [401, 401, 401]
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
+    assert answer.status_code == 200
+    assert 'pulsar_fleet_last_run_failed{procedure="migrate_namespaces"} 1.0' in answer.text
     assert "acme" not in answer.text
 
 

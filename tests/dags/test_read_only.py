@@ -13,6 +13,7 @@ from tests.support.shadows import NOTHING_KEPT, STORED, delivered, make_source
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_sandbox import Sandbox
 
 pytestmark = pytest.mark.read_only
@@ -44,6 +45,7 @@ def test_a_topic_is_served_and_taken_away(
     assert "1 topic is served read-only: 2 links are alive, and a reader got a message from 2 of them." in report(done)
     assert delivered(service_url, TopicName(readers, "events"), "reader") == STORED
     assert states(play("watch_read_only", namespaces=[str(readers)])) == {"check_read_only": "success"}
+    assert last_state("watch_read_only") == "succeeded"
     proven = play("verify_read_only", cluster="pulsar_blue", namespace=str(readers))
     assert set(states(proven).values()) == {"success"}
     # The last entry of an open ledger may come with the next one.
@@ -54,6 +56,7 @@ def test_a_topic_is_served_and_taken_away(
             "check_read_only": "failed"
         }
         assert states(play("watch_read_only", namespaces=[str(readers)], follow=False)) == {"check_read_only": after}
+        assert last_state("watch_read_only") == ("succeeded" if after == "success" else "failed")
 
     gone = play("serve_read_only", **conf, remove=True, auto_approve=True)
     assert set(states(gone).values()) == {"success"}
@@ -76,3 +79,8 @@ def test_a_setting_that_cannot_be_fails_the_first_task(play: Play) -> None:
     run = play("serve_read_only", **conf)
     assert states(run)["read_request"] == "failed"
     assert "name another namespace for its shadow topic" in report(run)
+
+
+def last_state(procedure: str) -> str:
+    """Of the run that the ledger has of a procedure, by which alerts judge it."""
+    return next(run.state for run in Ledger.open().newest_runs(9) if run.procedure == procedure)

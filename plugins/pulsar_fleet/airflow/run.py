@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,19 @@ def finish_run(context: Context, failed: Mapping[str, str]) -> None:
     run.ledger.finish_run(run.id, "failed" if failed else "succeeded")
     if failed:
         raise PreconditionFailed(f"{failure_line(failed)}{failure_details(failed)}")
+
+
+@contextmanager
+def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
+    """Record the run of a DAG of one task: that it began, and whether the block succeeded."""
+    run = current_run(context)
+    run.ledger.start_run(run.id, procedure, dict(context["params"]))
+    try:
+        yield
+    except BaseException:
+        run.ledger.finish_run(run.id, "failed")
+        raise
+    run.ledger.finish_run(run.id, "succeeded")
 
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,9 @@ from datetime import timedelta
 
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.records import FleetState
-from pulsar_fleet.ledger.rows import utc
+from pulsar_fleet.ledger.rows import PROVEN, utc
 
 _LISTED = 5
-_EQUAL = "equal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ def _approve(approval: Approval) -> Action:
 
 
 def _differences(state: FleetState) -> Iterator[Action]:
-    different = [row for row in state.namespaces if row.verdict and row.verdict != _EQUAL]
+    different = [row for row in state.namespaces if row.verdict and row.verdict not in PROVEN]
     for row in different[:_LISTED]:
         text = f"The last verification of {row.namespace} ended with {row.verdict}"
         yield Action(text=text, label="Report", run_id=row.verdict_run)

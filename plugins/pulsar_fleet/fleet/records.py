@@ -18,6 +18,7 @@ _RUNS = 50
 _CONFLICTS = 50
 _PARTS = ("copy of ", "subscriptions of ")
 """Verdicts about a part of what a migration proves; that about the namespace itself covers them."""
+_SCHEDULED_PROOFS = "verify_replication/"
 
 
 class NamespaceState(NamedTuple):
@@ -97,6 +98,28 @@ def read_fleet(ledger: Ledger, now: datetime | None = None) -> FleetState:
             newest_runs=tuple(ledger.newest_runs(_RUNS)),
             last_runs=_last_runs(connection),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldestRecords:
+    """Phase → when the namespace that is in it for longest entered it; and the oldest of the scheduled proofs."""
+
+    phases: Mapping[str, datetime]
+    proof: datetime | None
+
+
+def read_oldest(ledger: Ledger) -> OldestRecords:
+    """Of the newest phase and the newest verdict of each namespace, the oldest: two queries."""
+    with ledger.engine.connect() as connection:
+        entered = _newest_phases(connection, phases.c.phase, phases.c.at)
+        proven = _newest_verdicts(connection, verdicts.c.at, verdicts.c.run_id)
+    first: dict[str, datetime] = {}
+    for name, row in entered.items():
+        if not name.startswith(_PARTS):
+            first[row.phase] = min(utc(row.at), first.get(row.phase, utc(row.at)))
+    # Nobody repeats the proof of a migration, or one that a person asked for.
+    proofs = [utc(row.at) for row in proven.values() if row.run_id.startswith(_SCHEDULED_PROOFS)]
+    return OldestRecords(phases=first, proof=min(proofs, default=None))
 
 
 def read_namespaces(ledger: Ledger, names: Collection[str]) -> dict[str, NamespaceRecords]:

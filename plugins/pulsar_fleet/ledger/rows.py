@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 
+PROVEN = frozenset({"equal", "repeated", "copied", "drained"})
+"""Verdicts after which no message of a namespace is on one cluster only."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:

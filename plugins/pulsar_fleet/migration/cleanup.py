@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.ledger.rows import NewChange
+from pulsar_fleet.ledger.rows import PROVEN, NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.links.partition_stats import stats_of
@@ -28,7 +28,6 @@ from pulsar_fleet.snapshot.resources import subscriptions_in_info
 
 log = logging.getLogger(__name__)
 
-VERIFIED_VERDICTS = frozenset({"equal", "repeated", "copied", "drained"})
 RECREATED_SECONDS = 3.0
 _CONTINUES = "continues on the new cluster, at the position where the cut-over set it"
 
@@ -209,7 +208,7 @@ def require_verdict(run: Run, move: Move) -> None:
     """`PreconditionFailed` unless this run has verified that no message of the namespace is on blue only."""
     verdicts = {stored.scope: stored.verdict for stored in run.ledger.verdicts(run.id)}
     verdict = verdicts.get(str(move.namespace))
-    if verdict not in VERIFIED_VERDICTS:
+    if verdict not in PROVEN:
         raise PreconditionFailed(
             f"{move.namespace} has the verdict {verdict!r} in this run: nothing is removed before it is verified. "
             "Clear the task verify_messages."

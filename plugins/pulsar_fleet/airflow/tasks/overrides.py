@@ -11,11 +11,14 @@ from airflow.sdk import get_current_context, task
 
 from pulsar_fleet.airflow.conf import clusters_of, refuse_unknown_settings
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+from pulsar_fleet.airflow.run import recorded_in_ledger
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection import ClusterConnection
 
 log = logging.getLogger(__name__)
+
+PROCEDURE = "watch_overrides"
 
 
 @task
@@ -28,9 +31,10 @@ def restore_dead_runs(params: dict[str, Any]) -> str:
     clusters = clusters_of(params)
     if not clusters:
         raise AirflowSkipException("No cluster is watched: name connections in PULSAR_FLEET_WATCH, or in the form.")
-    texts = [asyncio.run(_watch(connection, restore=params["restore"])) for connection in clusters]
-    if problems := [text for text in texts if text]:
-        raise PreconditionFailed("\n".join(problems))
+    with recorded_in_ledger(context, PROCEDURE):
+        texts = [asyncio.run(_watch(connection, restore=params["restore"])) for connection in clusters]
+        if problems := [text for text in texts if text]:
+            raise PreconditionFailed("\n".join(problems))
     return "No run has left anything."
 
 

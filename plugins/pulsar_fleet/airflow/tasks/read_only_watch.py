@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context, task
 
 from pulsar_fleet.airflow.conf import refuse_unknown_settings
-from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.run import current_run, recorded_in_ledger
 from pulsar_fleet.airflow.tasks.read_only import with_cluster
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PROCEDURE = "watch_read_only"
+
 
 @task
 def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
@@ -29,9 +31,7 @@ def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
 
     A retry follows and reads again.
     """
-    from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.cluster.names import parse_namespaces
-    from pulsar_fleet.read_only.upkeep.watch import alarms
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
@@ -45,7 +45,17 @@ def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
     async def look_after(admin: AdminClient) -> list[Watched]:
         return [await _look_after(admin, namespace, params, run) for namespace in namespaces]
 
-    watched = with_cluster(params, look_after)
+    with recorded_in_ledger(context, PROCEDURE):
+        watched = with_cluster(params, look_after)
+        _judge(watched)
+    return [topic.to_json() for row in watched for topic in row.topics]
+
+
+def _judge(watched: list[Watched]) -> None:
+    """Log what was read; `PreconditionFailed` if a namespace has an alarm, or could not follow its sources."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.read_only.upkeep.watch import alarms
+
     for row in watched:
         for topic in row.topics:
             log.info("%s", topic.text())
@@ -56,7 +66,6 @@ def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
     ]
     if problems:
         raise PreconditionFailed("\n".join(problems))
-    return [topic.to_json() for row in watched for topic in row.topics]
 
 
 async def _look_after(admin: AdminClient, namespace: NamespaceName, params: dict[str, Any], run: Run) -> Watched:

@@ -146,12 +146,13 @@ def emit_verified(namespace: str, source: str, target: str, run_id: str) -> None
 @task(trigger_rule="all_done")
 def write_report(batches: list[JsonObject] | None) -> str:
     """Report the verdict over all batches; fail unless it is equal."""
+    from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.verification import verification_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
     report = verification_report(run, failed, batches or [])
-    run.artefacts.write(run.id, "report.md", report.encode())
+    store_report(run, report)
     finish_run(context, failed)
     return report

@@ -1,9 +1,10 @@
-"""The plugin that adds the Fleet page to Airflow's navigation."""
+"""The plugin that adds the Fleet page to Airflow's navigation, and the metrics."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from pulsar_fleet.airflow.web import metrics
 from pulsar_fleet.airflow.web.app import PREFIX, app
 
 
@@ -11,7 +12,10 @@ class PulsarFleetPlugin(AirflowPlugin):
     """The Fleet page."""
 
     name = "pulsar_fleet"
-    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "Pulsar Fleet"}]  # noqa: RUF012 Airflow declares it so
+    fastapi_apps = [  # noqa: RUF012 Airflow declares it so
+        {"app": app, "url_prefix": PREFIX, "name": "Pulsar Fleet"},
+        {"app": metrics.app, "url_prefix": metrics.PREFIX, "name": "Pulsar Fleet metrics"},
+    ]
     external_views = [  # noqa: RUF012 Airflow declares it so
         {
             "name": "Fleet",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.cleanup import VERIFIED_VERDICTS
+from pulsar_fleet.ledger.rows import PROVEN
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
@@ -177,7 +177,7 @@ def check_green_flag(namespace: FailbackNamespace) -> Iterator[Finding]:
 
 def check_verified(namespace: FailbackNamespace) -> Iterator[Finding]:
     """Without a verdict the terminated topics on blue may hold messages that green lacks."""
-    if any(leftover.entries for leftover in namespace.leftovers) and namespace.verdict not in VERIFIED_VERDICTS:
+    if any(leftover.entries for leftover in namespace.leftovers) and namespace.verdict not in PROVEN:
         yield blocker(
             "no-proof",
             str(namespace.namespace),

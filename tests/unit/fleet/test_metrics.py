@@ -1,0 +1,107 @@
+"""Metrics name no namespace, and every alert is about a metric that there is, and about a page that there is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+
+from pulsar_fleet.fleet.metrics import metrics_text
+from pulsar_fleet.fleet.records import read_fleet, read_oldest
+from pulsar_fleet.ledger.ledger import Ledger
+
+ROOT = Path(__file__).parents[3]
+RULES = ROOT / "docker" / "prometheus" / "rules.yml"
+RUN = "migrate_namespaces/manual__1"
+Samples = dict[tuple[str, ...], float]
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = YAML(typ="safe").load(RULES.read_text())["groups"]
+    return list(group["rules"])
+
+
+def samples(ledger: Ledger) -> Samples:
+    text = metrics_text(read_fleet(ledger), read_oldest(ledger)).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+def ledger(new_database: Callable[[], str]) -> Ledger:
+    return Ledger.open(new_database())
+
+
+def test_an_empty_ledger_has_no_alarm(ledger: Ledger) -> None:
+    assert samples(ledger) == {("pulsar_fleet_open_conflicts",): 0.0}
+
+
+def test_a_fleet_is_counted_without_the_names_of_its_namespaces(ledger: Ledger) -> None:
+    ledger.start_run(RUN, "migrate_namespaces", {})
+    for number in range(30):
+        ledger.enter_phase(RUN, f"acme/n{number}", "frozen")
+        ledger.enter_phase(RUN, f"acme/n{number}", "cut_over" if number < 20 else "finished")
+        ledger.record_verdict(RUN, f"acme/n{number}", verdict="drained", messages=0, summary="", artefact=None)
+    ledger.finish_run(RUN, "failed")
+    values = samples(ledger)
+
+    assert values["pulsar_fleet_namespaces", "cut_over"] == 20
+    assert values["pulsar_fleet_proofs", "drained"] == 30
+    assert values["pulsar_fleet_last_run_failed", "migrate_namespaces"] == 1
+    oldest = [name[1] for name in values if name[0] == "pulsar_fleet_oldest_phase_timestamp_seconds"]
+    assert oldest == ["cut_over", "finished"]
+    assert not [name for name in values if "acme" in "".join(name)]
+    assert len(values) < 12
+
+
+def test_the_age_of_a_proof_is_that_of_what_is_proven_on_schedule(ledger: Ledger) -> None:
+    for run, scope in ((RUN, "acme/moved"), ("verify_replication/scheduled__1", "acme/copied")):
+        ledger.record_verdict(run, scope, verdict="equal", messages=1, summary="", artefact=None)
+    first = samples(ledger)["pulsar_fleet_oldest_proof_timestamp_seconds",]
+    ledger.record_verdict(
+        "verify_replication/scheduled__2", "acme/copied", verdict="equal", messages=1, summary="", artefact=None
+    )
+
+    assert samples(ledger)["pulsar_fleet_oldest_proof_timestamp_seconds",] > first
+
+
+def test_every_alert_reads_metrics_that_there_are_and_names_a_page(ledger: Ledger) -> None:
+    source = (ROOT / "plugins" / "pulsar_fleet" / "fleet" / "metrics.py").read_text()
+    exported = {f"pulsar_fleet_{name}" for name in re.findall(r'f"\{_PREFIX\}(\w+)"', source)}
+    for rule in rules():
+        assert set(re.findall(r"pulsar_fleet_\w+", rule["expr"])) <= exported, rule["alert"]
+        for page in re.findall(r"docs/\w+\.md", rule["annotations"]["runbook"]):
+            assert (ROOT / page).exists(), page
+    recorded = {
+        name
+        for file in (ROOT / "plugins" / "pulsar_fleet").rglob("*.py")
+        for name in re.findall(r'^(?:PROCEDURE|    NAME: ClassVar\[str\]) = "(\w+)"', file.read_text(), re.MULTILINE)
+    }
+    named = {name for rule in rules() for name in re.findall(r'procedure="(\w+)"', rule["expr"])}
+    assert (named - recorded, "watch_overrides" in recorded) == (set(), True)
+    table = (ROOT / "docs" / "metrics.md").read_text()
+    assert {name for name in exported if f"`{name}`" not in table} == set()
+    assert {rule["alert"] for rule in rules() if f"`{rule['alert']}`" not in table} == set()
+
+
+@pytest.mark.long
+@pytest.mark.sandbox
+def test_every_alert_is_silent_fires_and_resolves() -> None:
+    promtool = shutil.which("promtool")
+    assert promtool, "promtool is missing: apt-get install prometheus"
+    done = subprocess.run(
+        [promtool, "test", "rules", "rules_test.yml"], cwd=RULES.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    tested = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts:\n", (RULES.parent / "rules_test.yml").read_text()))
+    assert {rule["alert"] for rule in rules()} == tested
