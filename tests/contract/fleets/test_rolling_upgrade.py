@@ -224,7 +224,7 @@ def resumed(shell: Shell, stopped: Said, words: Sequence[object]) -> Said:
     """The run goes on; the command is given again where it stopped before there was a run."""
     if not stopped.out:
         return shell.run(*words)
-    return shell.run("migrate", "--resume", run_of(stopped), "--yes", "--json")
+    return shell.run(words[0], "--resume", run_of(stopped), "--yes", "--json")
 
 
 def begun_again(shell: Shell, stopped: Said, words: Sequence[object]) -> Said:
