@@ -19,9 +19,10 @@ from pathlib import Path
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import MigrationProofOperator, MigrationSensor, Milestone
-from pulsar_fleet.airflow.params.migration import FAILBACK_PARAMS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import failback, migration
+from pulsar_fleet.settings.migration import FAILBACK_SETTINGS
 
 PROOF = {
     "application": str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
@@ -39,7 +40,7 @@ WAIT = {
     schedule=None,
     allowed_run_types=["manual", "operator_triggered"],
     max_active_runs=1,
-    params=FAILBACK_PARAMS,
+    params=form(FAILBACK_SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],

@@ -17,15 +17,16 @@ from __future__ import annotations
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import ApplicationsArrivedSensor, PlanApprovalOperator
-from pulsar_fleet.airflow.params.failover import PARAMS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import failover
+from pulsar_fleet.settings.failover import SETTINGS
 
 
 @dag(
     schedule=None,
     catchup=False,
-    params=PARAMS,
+    params=form(SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "replication"],

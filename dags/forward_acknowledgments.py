@@ -18,9 +18,10 @@ import pendulum
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import ForwardAcknowledgmentsOperator
-from pulsar_fleet.airflow.params.acknowledgments import FORWARD_ACKNOWLEDGMENTS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import acknowledgments
+from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
 
 
 @dag(
@@ -28,7 +29,7 @@ from pulsar_fleet.airflow.tasks import acknowledgments
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=FORWARD_ACKNOWLEDGMENTS.params(),
+    params=form(FORWARD_ACKNOWLEDGMENTS.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],

@@ -29,9 +29,10 @@ from pulsar_fleet.airflow import (
     Milestone,
     WaveApprovalOperator,
 )
-from pulsar_fleet.airflow.params.migration import PARAMS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import migration
+from pulsar_fleet.settings.migration import SETTINGS
 
 PROOF = {
     "application": str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
@@ -49,7 +50,7 @@ WAIT = {
     schedule=None,
     allowed_run_types=["manual", "operator_triggered"],
     max_active_runs=1,
-    params=PARAMS,
+    params=form(SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],

@@ -19,60 +19,16 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
-from pulsar_fleet.airflow.params.common import (
-    approval_params,
-    connection_param,
-    selection_param,
-    setting,
-    waivers_param,
-)
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
-
-PARAMS = {
-    "source": connection_param("pulsar_blue", "Source", "Connection of the cluster to copy. It is only read."),
-    "target": connection_param("pulsar_green", "Target", "Connection of the cluster that receives the copy."),
-    "selection": selection_param(),
-    "subscriptions": setting(
-        True,
-        type="boolean",
-        title="Create subscriptions",
-        description="Create the source's subscriptions on the target, at the earliest message.",
-    ),
-    "expected_lag_hours": setting(
-        0,
-        type="integer",
-        minimum=0,
-        maximum=8760,
-        title="Expected lag, hours",
-        description="How long messages may wait on the source before they are copied later: retention, time to live "
-        "and quotas are checked against it. 0: no messages will be copied.",
-    ),
-    "allow_changes": setting(
-        [],
-        type="array",
-        items={"type": "string"},
-        title="Allowed changes",
-        description="Ids of the irreversible or destructive changes of the plan that are allowed, from a dry run.",
-    ),
-    "waivers": waivers_param(),
-    **approval_params("the plan"),
-    "compare_in_spark": setting(
-        "auto",
-        type="string",
-        enum=["auto", "always", "never"],
-        title="Compare in Spark",
-        description="auto uses Spark from 2,000,000 rows on: fewer rows are compared in the task before Spark has "
-        "started.",
-    ),
-    "dry_run": setting(False, type="boolean", title="Dry run", description="Show findings and plan; change nothing."),
-}
+from pulsar_fleet.settings.onboarding import SETTINGS
 
 
 @dag(
     schedule=None,
     allowed_run_types=["manual", "operator_triggered"],
-    params=PARAMS,
+    params=form(SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "onboarding"],

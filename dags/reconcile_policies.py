@@ -21,9 +21,10 @@ import pendulum
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import FindDriftOperator
-from pulsar_fleet.airflow.params.reconciliation import RECONCILE
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import reconciliation
+from pulsar_fleet.settings.reconciliation import RECONCILE
 
 
 @dag(
@@ -31,7 +32,7 @@ from pulsar_fleet.airflow.tasks import reconciliation
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=RECONCILE.params(),
+    params=form(RECONCILE.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],

@@ -23,15 +23,16 @@ from __future__ import annotations
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import PlanApprovalOperator
-from pulsar_fleet.airflow.params.read_only import PARAMS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only
+from pulsar_fleet.settings.read_only import SETTINGS
 
 
 @dag(
     schedule=None,
     catchup=False,
-    params=PARAMS,
+    params=form(SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],

@@ -17,9 +17,10 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.metadata import SYNC_METADATA
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import metadata
+from pulsar_fleet.settings.metadata import SYNC_METADATA
 
 
 @dag(
@@ -27,7 +28,7 @@ from pulsar_fleet.airflow.tasks import metadata
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=SYNC_METADATA.params(),
+    params=form(SYNC_METADATA.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],

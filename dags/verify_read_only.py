@@ -16,16 +16,17 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import VerifyMessagesOperator
-from pulsar_fleet.airflow.params.read_only_proofs import PARAMS
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_proofs
+from pulsar_fleet.settings.read_only_proofs import SETTINGS
 
 JOBS = Path(__file__).parents[1] / "spark_jobs"
 
 
 @dag(
     schedule=None,
-    params=PARAMS,
+    params=form(SETTINGS),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only", "verification"],

@@ -18,9 +18,10 @@ import pendulum
 from airflow.sdk import dag, task_group
 
 from pulsar_fleet.airflow import VerifyMessagesOperator
-from pulsar_fleet.airflow.params.replication_proofs import VERIFY
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import replication_proofs
+from pulsar_fleet.settings.replication_proofs import VERIFY
 
 
 @dag(
@@ -28,7 +29,7 @@ from pulsar_fleet.airflow.tasks import replication_proofs
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=VERIFY.params(),
+    params=form(VERIFY.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "verification", "replication"],

@@ -14,9 +14,10 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.overrides import WATCH
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
+from pulsar_fleet.settings.overrides import WATCH
 
 
 @dag(
@@ -24,7 +25,7 @@ from pulsar_fleet.airflow.tasks import overrides
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=WATCH.params(),
+    params=form(WATCH.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],

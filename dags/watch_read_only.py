@@ -13,9 +13,10 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.read_only_watch import WATCH_READ_ONLY
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_watch
+from pulsar_fleet.settings.read_only_watch import WATCH_READ_ONLY
 
 
 @dag(
@@ -23,7 +24,7 @@ from pulsar_fleet.airflow.tasks import read_only_watch
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=WATCH_READ_ONLY.params(),
+    params=form(WATCH_READ_ONLY.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],

@@ -15,9 +15,10 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.replication_watch import WATCH_REPLICATION
+from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import replication_watch
+from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
 
 
 @dag(
@@ -25,7 +26,7 @@ from pulsar_fleet.airflow.tasks import replication_watch
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=WATCH_REPLICATION.params(),
+    params=form(WATCH_REPLICATION.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "replication"],

@@ -12,11 +12,11 @@ from tests.support.dag_runs import announced, report, states
 from tests.support.event_exchange import Exchange
 from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.params.metadata import SYNC_METADATA
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.settings.metadata import SYNC_METADATA
 
 pytestmark = [pytest.mark.policy_sync, pytest.mark.cluster]
 
@@ -99,6 +99,6 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
     environment = {SYNC_METADATA.variable: '{"schedule": null, "topics": false}'}
-    assert (SYNC_METADATA.schedule(environment), SYNC_METADATA.params(environment)["topics"].resolve()) == (None, False)
+    assert (SYNC_METADATA.schedule(environment), SYNC_METADATA.settings(environment)["topics"].default) == (None, False)
     with pytest.raises(InvalidRequest, match="did you mean 'topics'"):
-        SYNC_METADATA.params({SYNC_METADATA.variable: '{"topic": false}'})
+        SYNC_METADATA.settings({SYNC_METADATA.variable: '{"topic": false}'})

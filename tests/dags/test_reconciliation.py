@@ -10,12 +10,12 @@ import pytest
 from tests.support.dag_runs import announced, report, states
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.params.reconciliation import RECONCILE
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.settings.reconciliation import RECONCILE
 
 pytestmark = pytest.mark.policy_sync
 
@@ -136,10 +136,10 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
     environment = {RECONCILE.variable: '{"schedule": "0 * * * *", "mode": "repair"}'}
-    params = RECONCILE.params(environment)
-    assert (RECONCILE.schedule(environment), params["mode"].resolve()) == ("0 * * * *", "repair")
-    assert (RECONCILE.schedule({}), RECONCILE.params({})["mode"].resolve()) == ("*/5 * * * *", "report")
+    settings = RECONCILE.settings(environment)
+    assert (RECONCILE.schedule(environment), settings["mode"].default) == ("0 * * * *", "repair")
+    assert (RECONCILE.schedule({}), RECONCILE.settings({})["mode"].default) == ("*/5 * * * *", "report")
     with pytest.raises(InvalidRequest, match="did you mean 'mode'"):
-        RECONCILE.params({RECONCILE.variable: '{"mod": "repair"}'})
+        RECONCILE.settings({RECONCILE.variable: '{"mod": "repair"}'})
     with pytest.raises(InvalidRequest, match="is not valid JSON"):
         RECONCILE.schedule({RECONCILE.variable: "{"})

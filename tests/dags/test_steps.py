@@ -1,4 +1,4 @@
-"""A procedure has the same steps on the terminal as on Airflow: the name in a message leads to both."""
+"""A procedure has the same steps and settings on the terminal as on Airflow: a name in a message leads to both."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from tests.support.fleets import connection
 from tests.support.kinds import StartClusters
 from tests.support.migration import Migration, make, migration, overridden
 
-from pulsar_fleet.airflow.params.overrides import WATCH
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -25,6 +24,7 @@ from pulsar_fleet.cluster.runs.state_topic import update_runs
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 from pulsar_fleet.migration.scope import unmigrated_namespaces
+from pulsar_fleet.settings.overrides import WATCH
 
 pytestmark = [pytest.mark.migration, pytest.mark.cluster]
 
@@ -123,6 +123,6 @@ def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:
     environment = {WATCH.variable: json.dumps({"schedule": None, "clusters": ["pulsar_blue"]})}
-    assert (WATCH.schedule(environment), WATCH.params(environment)["clusters"].resolve()) == (None, ["pulsar_blue"])
+    assert (WATCH.schedule(environment), WATCH.settings(environment)["clusters"].default) == (None, ["pulsar_blue"])
     with pytest.raises(InvalidRequest, match="did you mean 'clusters'"):
-        WATCH.params({WATCH.variable: '{"cluster": []}'})
+        WATCH.settings({WATCH.variable: '{"cluster": []}'})

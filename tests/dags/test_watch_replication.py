@@ -11,10 +11,10 @@ import pytest
 from tests.support.dag_runs import announced, report, states
 from tests.support.replication import know_each_other
 
-from pulsar_fleet.airflow.params.replication_watch import WATCH_REPLICATION
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
 
 pytestmark = pytest.mark.replication
 
@@ -76,4 +76,4 @@ def test_a_remedy_for_a_person_is_refused_before_anything_is_read(play: Play) ->
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:
     environment = {WATCH_REPLICATION.variable: json.dumps({"schedule": None, "clusters": CLUSTERS})}
     assert WATCH_REPLICATION.schedule(environment) is None
-    assert WATCH_REPLICATION.params(environment)["clusters"].resolve() == CLUSTERS
+    assert WATCH_REPLICATION.settings(environment)["clusters"].default == CLUSTERS

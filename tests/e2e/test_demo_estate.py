@@ -16,9 +16,9 @@ import pytest
 from tests.contract.migration.test_demo_estate import consume
 from tests.e2e.test_scheduler import ended
 
-from pulsar_fleet.airflow.params.migration import FAILBACK_PARAMS, PARAMS
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.settings.migration import FAILBACK_SETTINGS, SETTINGS
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.demo.story import LIVE, SIDES
@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.fleet, pytest.mark.migration]
 MIGRATE, FAIL_BACK = "migrate_namespaces", "fail_back_namespaces"
 # Airflow sends every field of the form, also those that nobody has changed.
 FORMS = {
-    dag_id: {name: param.value for name, param in params.items()}
-    for dag_id, params in ((MIGRATE, PARAMS), (FAIL_BACK, FAILBACK_PARAMS))
+    dag_id: {name: setting.default for name, setting in settings.items()}
+    for dag_id, settings in ((MIGRATE, SETTINGS), (FAIL_BACK, FAILBACK_SETTINGS))
 }
 RUN_SECONDS = 900
 SPEC = EstateSpec(live=LIVE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "plugins" / "pulsar_fleet"
 # Forms, options and conf keys speak of blue and green: a person fills them in before the clusters are known.
-FORMS = ("airflow/params/", "cli/commands/", "cli/options.py")
+FORMS = ("settings/", "cli/commands/", "cli/options.py")
 ROLE = re.compile(r"(?<![\w{.'`\[/-])(blue|green)(?![\w}.`\]/-])", re.IGNORECASE)
 
 

@@ -60,7 +60,7 @@ def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:
     assert {"verify_copy", "verify_clusters", "verify_messages", "write_report", "fail_back_namespaces"} <= named
     assert named - names == set()
     settings = {name for pair in _SETTINGS.findall(_remedies()) for name in pair if name}
-    forms = "\n".join(path.read_text() for path in (REPOSITORY / "plugins/pulsar_fleet/airflow/params").glob("*.py"))
+    forms = "\n".join(path.read_text() for path in (REPOSITORY / "plugins/pulsar_fleet/settings").glob("*.py"))
     assert settings == {"allow_removal", "namespaces"}
     assert all(f'"{name}"' in forms or f"{name}=" in forms for name in settings)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.cluster.json import JsonObject
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,18 +20,6 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.preflight.view import DagParsing
     from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
     from pulsar_fleet.migration.procedure import Procedure
-
-
-def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[str]) -> None:
-    """Refuse a configuration key that the DAG does not define, and propose the closest setting.
-
-    :param settings: the DAG's own params. The params of the task's context contain the unknown keys too.
-    """
-    names = sorted(settings)
-    for key in conf or {}:
-        if key not in names:
-            hint = did_you_mean(key, names, f"the settings are {', '.join(names)}.")
-            raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
 
 
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:

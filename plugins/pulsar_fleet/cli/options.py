@@ -10,7 +10,6 @@ import typer
 
 from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 
 SOURCE_HELP = "The cluster to copy: admin URL or Airflow connection id."
 TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
@@ -31,17 +30,9 @@ Subscriptions = Annotated[
     bool, typer.Option("--subscriptions/--no-subscriptions", help="Create the source's subscriptions too.")
 ]
 Topics = Annotated[bool, typer.Option("--topics/--no-topics", help="Include the policies of topics.")]
-PartitionedTopics = Annotated[
-    bool,
-    typer.Option("--partitioned-topics/--no-partitioned-topics", help="Create partitioned topics and add partitions."),
-]
 Allow = Annotated[
     list[str] | None,
     typer.Option(help="Id of an irreversible or destructive change, or of a batch of deletions; repeat it for more."),
-]
-PropagateDeletion = Annotated[
-    PropagateDeletes,
-    typer.Option("--propagate-deletes", help="What to do about resources that another cluster deleted."),
 ]
 Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
@@ -50,11 +41,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 
 def waiver_documents(texts: Sequence[str] | None) -> list[Json]:
     """The waivers of a command line, not validated yet; `UsageError` for what is not JSON."""
-    return [_document(text) for text in texts or ()]
+    return [json_document(text) for text in texts or ()]
 
 
-def _document(text: str) -> Json:
+def json_document(text: str) -> Json:
+    """What an option has as JSON; `UsageError` for what is not JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"The waiver {text!r} is not valid JSON: {error}.") from error
+        raise UsageError(f"{text!r} is not valid JSON: {error}.") from error

@@ -15,11 +15,11 @@ METRICS = "pulsar_fleet.forwarding"
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, names that are not valid, a connection that does not exist."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.airflow.operators.acknowledgments import requests_of
     from pulsar_fleet.read_only.forwarding.forwarder import PROCEDURE
     from pulsar_fleet.read_only.forwarding.request import Request
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

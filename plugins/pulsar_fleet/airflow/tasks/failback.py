@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 @task
 def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse an invalid configuration: unknown keys, unknown connections or namespaces, one cluster twice."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.airflow.conf import require_two_clusters
     from pulsar_fleet.migration.procedure import Failback
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

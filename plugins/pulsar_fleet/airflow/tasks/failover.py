@@ -27,9 +27,10 @@ def sides_of(params: dict[str, Any]) -> tuple[ClusterConnection, ClusterConnecti
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
-    from pulsar_fleet.airflow.conf import refuse_same_cluster, refuse_unknown_settings
+    from pulsar_fleet.airflow.conf import refuse_same_cluster
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.replication.failover.measure import cluster_names
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

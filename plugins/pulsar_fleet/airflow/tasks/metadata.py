@@ -22,8 +22,8 @@ METRICS = "pulsar_fleet.metadata"
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, unknown connections, a non-persistent event topic."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.policy_sync.events.request import Request
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -19,10 +19,11 @@ log = logging.getLogger(__name__)
 @task(multiple_outputs=True)
 def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.airflow.conf import require_two_clusters
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.onboarding.steps import PROCEDURE
     from pulsar_fleet.preflight.waivers import parse_waivers
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context, task
 
-from pulsar_fleet.airflow.conf import clusters_of, refuse_unknown_settings
+from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.airflow.run import recorded_in_ledger
+from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection import ClusterConnection

@@ -35,9 +35,9 @@ def with_cluster(params: dict[str, Any], work: Callable[[AdminClient], Awaitable
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, names that cannot be served, a cluster that does not answer."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.read_only.recorded_calls import PROCEDURE
     from pulsar_fleet.read_only.request import Request
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -19,9 +19,9 @@ PROCEDURE = "verify_read_only"
 @task(multiple_outputs=True)
 def freeze_bounds(params: dict[str, Any]) -> JsonObject:
     """Refuse an invalid configuration, then freeze the entries that the sources have now."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.read_only.upkeep.proof import freeze_served
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
     from pulsar_fleet.verification.steps import store_request
 
     context = get_current_context()

@@ -25,8 +25,8 @@ METRICS = "pulsar_fleet.reconcile"
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, connections or authority."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.policy_sync.reconcile.request import Request
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -36,9 +36,9 @@ def with_clusters(params: dict[str, Any], work: Callable[[Clusters], Awaitable[R
 @task
 def read_request(params: dict[str, Any]) -> None:
     """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.replication.request import Request
     from pulsar_fleet.replication.setup.apply import PROCEDURE
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -27,9 +27,9 @@ def find_links(params: dict[str, Any]) -> list[JsonObject]:
 
     Returns batches: one direction between two clusters, its namespaces, and the mode: incremental behind a proof.
     """
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)

@@ -25,8 +25,9 @@ def read_request(params: dict[str, Any]) -> list[JsonObject]:
 
     Returns the batches: the namespaces of one Spark job, and the folder of their documents.
     """
-    from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.airflow.conf import require_two_clusters
     from pulsar_fleet.cluster.names import parse_namespaces
+    from pulsar_fleet.settings.setting import refuse_unknown_settings
     from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.request import FOLDER, EntryMapping, require_comparable
 

@@ -11,8 +11,9 @@ import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import CLUSTER_HELP, AsJson, Yes
+from pulsar_fleet.cli.options import CLUSTER_HELP, Yes
 from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -22,52 +23,35 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.read_only.forwarding.forwarder import PROCEDURE, forward_once, forward_until_stopped
 from pulsar_fleet.read_only.forwarding.request import POLL_SECONDS, Request
 from pulsar_fleet.read_only.forwarding.results import ForwardingResult
+from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
 
 _PATIENCE_SECONDS = 2.0
 """The loop tries again by itself, and reports an unreachable cluster sooner than a run."""
 
 
+@with_settings(
+    FORWARD_ACKNOWLEDGMENTS.declared,
+    arguments={"cluster": CLUSTER_HELP},
+    without=("namespaces",),
+    defaults={"poll_seconds": POLL_SECONDS},
+)
 def forward_acknowledgments(
-    cluster: Annotated[str, typer.Argument(help=CLUSTER_HELP)],
+    terminal: Terminal,
+    conf: JsonObject,
     namespace: Annotated[str, typer.Option(help="Where the shadow topics are, tenant/readers.")],
-    topics: Annotated[
-        list[str] | None, typer.Option(help="A shadow topic or its source; repeat it for more. Default: all.")
-    ] = None,
-    subscriptions: Annotated[
-        list[str] | None, typer.Option(help="The name of a subscription; repeat it for more. Default: all.")
-    ] = None,
-    accept_positions: Annotated[
-        list[str] | None,
-        typer.Option(help="A subscription whose position on the shadow topics was reached by consumers; repeatable."),
-    ] = None,
-    create_missing: Annotated[
-        bool, typer.Option("--create-missing", help="Create a subscription that the owner lacks.")
-    ] = False,
-    poll_seconds: Annotated[float, typer.Option(help="Pause between two passes.")] = POLL_SECONDS,
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end.")] = False,
     yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Carry acknowledgments on shadow topics to the owner's subscriptions of the same names. Ctrl-C ends it safely."""
-    terminal = Terminal(as_json=as_json)
-    with terminal.plain_errors():
-        conf: JsonObject = {
-            "cluster": cluster,
-            "namespace": namespace,
-            "topics": list(topics or ()),
-            "subscriptions": list(subscriptions or ()),
-            "accept_positions": list(accept_positions or ()),
-            "create_missing": create_missing,
-            "poll_seconds": poll_seconds,
-        }
-        with usage_errors():
-            request = Request.of(conf)
-        require_consent("cluster", yes=yes)
-        if not yes and not terminal.confirm(f"Acknowledge on the sources of {namespace} on {cluster}?"):
-            raise PreconditionFailed("The forwarding was not approved. Nothing has been changed.")
-        connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
-        with recorded_run(new_run_id("forward-acknowledgments"), PROCEDURE, conf) as run:
-            result = run_interruptibly((_once if once else _follow)(terminal, connection, request))
+    conf["namespace"], cluster = namespace, conf["cluster"]
+    with usage_errors():
+        request = Request.of(conf)
+    require_consent("cluster", yes=yes)
+    if not yes and not terminal.confirm(f"Acknowledge on the sources of {namespace} on {cluster}?"):
+        raise PreconditionFailed("The forwarding was not approved. Nothing has been changed.")
+    connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
+    with recorded_run(new_run_id("forward-acknowledgments"), PROCEDURE, conf) as run:
+        result = run_interruptibly((_once if once else _follow)(terminal, connection, request))
     if result is None:
         terminal.finish({"run": run.id}, ExitState.PARTLY)
     lines = [*(f"  ! {line}" for line in result.faults()), *(f"  {line}" for line in result.rest())]

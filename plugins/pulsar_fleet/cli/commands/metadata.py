@@ -13,8 +13,9 @@ import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import Allow, AsJson, PartitionedTopics, PropagateDeletion, Select, Topics, Yes
+from pulsar_fleet.cli.options import Yes
 from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
+from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -22,73 +23,37 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
-from pulsar_fleet.policy_sync.events.request import EVENT_TOPIC, Request
+from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.steps import synchronise
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import headline, lines
+from pulsar_fleet.settings.metadata import SYNC_METADATA
 
 
+@with_settings(SYNC_METADATA.declared, arguments={"clusters": "Admin URLs or Airflow connection ids."})
 def sync_metadata(
-    clusters: Annotated[list[str], typer.Argument(help="Admin URLs or Airflow connection ids.")],
+    terminal: Terminal,
+    conf: JsonObject,
     follow: Annotated[
         bool, typer.Option("--follow", help="Run until stopped; of several followers one is active.")
     ] = False,
-    select: Select = None,
-    event_topic: Annotated[str, typer.Option(help="The topic that all clusters share.")] = EVENT_TOPIC,
-    tie_break: Annotated[TieBreak, typer.Option(help="Which cluster's value wins at equal times.")] = TieBreak.SMALLER,
-    granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
-    skew_seconds: Annotated[float, typer.Option(min=0, help="Clock error besides the measured skew.")] = 2.0,
-    write_provenance: Annotated[
-        bool, typer.Option("--write-provenance", help="Record the last update in namespaces.")
-    ] = False,
-    topics: Topics = True,
-    partitioned_topics: PartitionedTopics = True,
-    propagate_deletes: PropagateDeletion = PropagateDeletes.NEVER,
-    allow: Allow = None,
-    snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with original times.")] = False,
-    snapshot_minutes: Annotated[float, typer.Option(help="How often without --snapshot; 0: never.")] = 60.0,
-    poll_seconds: Annotated[float, typer.Option(help="Pause of a follower between two scans.")] = 0.5,
-    calls_per_second: Annotated[
-        float, typer.Option(min=0, help="Rate limit of a scan per cluster; 0: no limit.")
-    ] = 0.0,
     yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Publish the changes of each cluster and apply those of the others. Exits with 5 if some were refused."""
-    terminal = Terminal(as_json=as_json)
-    with terminal.plain_errors():
-        conf: JsonObject = {
-            "selection": list(parse_selection(select or ()).texts()),
-            "event_topic": event_topic,
-            "tie_break": tie_break.value,
-            "granularity": granularity.value,
-            "skew_seconds": skew_seconds,
-            "write_provenance": write_provenance,
-            "topics": topics,
-            "partitioned_topics": partitioned_topics,
-            "propagate_deletes": propagate_deletes.value,
-            "allow_changes": list(allow or ()),
-            "snapshot": snapshot,
-            "snapshot_minutes": snapshot_minutes,
-            "poll_seconds": poll_seconds,
-            "calls_per_second": calls_per_second,
-            "idle_seconds": Request().idle_seconds,
-        }
-        with usage_errors():
-            request = Request.of(conf)
-        sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
-        require_consent("clusters", yes=yes)
-        if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
-            raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
-        with recorded_run(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
-            if follow:
-                document, state = run_interruptibly(_follow(terminal, sides, request, run))
-            else:
-                document, state = _once(terminal, sides, request, run, ask=not yes)
-        terminal.finish({"run": run.id, **document}, state)
+    conf["selection"] = list(parse_selection(conf["selection"]).texts())
+    with usage_errors():
+        request = Request.of(conf)
+    sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(conf["clusters"])]
+    require_consent("clusters", yes=yes)
+    if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
+        raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
+    with recorded_run(new_run_id("sync-metadata"), "sync_metadata", conf) as run:
+        if follow:
+            document, state = run_interruptibly(_follow(terminal, sides, request, run))
+        else:
+            document, state = _once(terminal, sides, request, run, ask=not yes)
+    terminal.finish({"run": run.id, **document}, state)
 
 
 def _once(

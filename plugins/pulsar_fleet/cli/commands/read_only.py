@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from pulsar_fleet.cli.clusters import named_cluster, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly, run_step
-from pulsar_fleet.cli.options import CLUSTER_HELP, AsJson, Yes
+from pulsar_fleet.cli.options import CLUSTER_HELP, Yes
 from pulsar_fleet.cli.read_only_copy import serve_copy
 from pulsar_fleet.cli.runs import new_run_id, recorded_run, require_approval
+from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -23,60 +22,28 @@ from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.other_cluster import CopyRequest
 from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
 from pulsar_fleet.read_only.recorded_calls import PROCEDURE
-from pulsar_fleet.read_only.request import DEFAULT_LAG_MINUTES, Request
+from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.report.read_only import outcome_line
+from pulsar_fleet.settings.read_only import SETTINGS
 
 Result = TypeVar("Result")
 
 
-def serve_read_only(
-    cluster: Annotated[str, typer.Argument(help=CLUSTER_HELP)],
-    namespace: Annotated[
-        str, typer.Option(help="Where readers find the topics, under the same names; it is created.")
-    ] = "",
-    topics: Annotated[
-        list[str] | None, typer.Option(help="A topic, persistent://acme/orders/events; repeat it for more.")
-    ] = None,
-    brokers: Annotated[
-        list[str] | None,
-        typer.Option(help="A broker, host or host:port, that serves this namespace and no other; repeat it for more."),
-    ] = None,
-    other_cluster: Annotated[
-        str,
-        typer.Option(help="Instead of shadow topics: a cluster that gets a copy, where nobody may produce."),
-    ] = "",
-    lag_minutes: Annotated[int, typer.Option(help="How far readers may be behind.")] = DEFAULT_LAG_MINUTES,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the shadow topics of these topics away.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the findings and every call; change nothing.")
-    ] = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+@with_settings(SETTINGS, arguments={"cluster": CLUSTER_HELP})
+def serve_read_only(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     """Serve topics read-only by shadow topics, beside their owner. After Ctrl-C repeat the command."""
-    terminal = Terminal(as_json=as_json)
-    with terminal.plain_errors():
-        if not dry_run:
-            require_consent("cluster", yes=yes)
-        conf: JsonObject = {
-            "cluster": cluster,
-            "topics": list(topics or ()),
-            "namespace": namespace,
-            "brokers": list(brokers or ()),
-            "other_cluster": other_cluster,
-            "lag_minutes": lag_minutes,
-            "remove": remove,
-            "dry_run": dry_run,
-        }
-        with usage_errors():
-            request = CopyRequest.of(conf) if other_cluster else Request.of(conf)
-        if isinstance(request, CopyRequest):
-            document, state = serve_copy(terminal, request, conf, yes=yes, dry_run=dry_run)
-        else:
-            connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
-            with recorded_run(new_run_id("serve-read-only"), PROCEDURE, conf) as run:
-                session = _Session(terminal, run, connection, yes=yes)
-                document, state = session.execute(request, dry_run=dry_run)
+    dry_run = conf["dry_run"]
+    if not dry_run:
+        require_consent("cluster", yes=yes)
+    with usage_errors():
+        request = CopyRequest.of(conf) if conf["other_cluster"] else Request.of(conf)
+    if isinstance(request, CopyRequest):
+        document, state = serve_copy(terminal, request, conf, yes=yes, dry_run=dry_run)
+    else:
+        connection = run_interruptibly(reach(named_cluster(conf["cluster"], Side.SOURCE))).connection
+        with recorded_run(new_run_id("serve-read-only"), PROCEDURE, conf) as run:
+            session = _Session(terminal, run, connection, yes=yes)
+            document, state = session.execute(request, dry_run=dry_run)
     terminal.finish(document, state)
 
 

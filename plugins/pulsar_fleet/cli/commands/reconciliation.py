@@ -11,8 +11,9 @@ import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import Allow, AsJson, Cluster, PartitionedTopics, PropagateDeletion, Select, Topics, Yes
+from pulsar_fleet.cli.options import AsJson, Cluster, Select, Topics, Yes
 from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
+from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -22,13 +23,12 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
 from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines, headline, remaining
+from pulsar_fleet.settings.reconciliation import RECONCILE
 
 
 def export(
@@ -55,49 +55,23 @@ def export(
     terminal.finish(exported.to_json(), ExitState.DONE)
 
 
-def reconcile(
-    clusters: Annotated[list[str], typer.Argument(help="At least two clusters: admin URLs or Airflow connection ids.")],
-    select: Select = None,
-    mode: Annotated[Mode, typer.Option(help="What to do with drift.")] = Mode.REPORT,
-    authority: Annotated[str, typer.Option(help="merge, cluster:<name> or file:<folder>.")] = "merge",
-    tie_break: Annotated[
-        TieBreak, typer.Option(help="Which cluster's value wins at unknown times.")
-    ] = TieBreak.SMALLER,
-    granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
-    topics: Topics = True,
-    partitioned_topics: PartitionedTopics = True,
-    propagate_deletes: PropagateDeletion = PropagateDeletes.NEVER,
-    allow: Allow = None,
-    choose: Annotated[list[str] | None, typer.Option(help="CONFLICT=CLUSTER: use the value of this cluster.")] = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+@with_settings(
+    RECONCILE.declared, arguments={"clusters": "At least two clusters: admin URLs or Airflow connection ids."}
+)
+def reconcile(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     """Report drift between clusters, and repair it with --mode repair. Exits with 3 if drift remains."""
-    terminal = Terminal(as_json=as_json)
-    with terminal.plain_errors():
-        if len(clusters) < 2:
-            raise UsageError(f"Only {clusters[0]!r} is given: name at least two clusters.")
-        if mode is Mode.REPAIR:
-            require_consent("clusters", yes=yes)
-        conf: JsonObject = {
-            "selection": list(parse_selection(select or ()).texts()),
-            "mode": mode.value,
-            "authority": authority,
-            "tie_break": tie_break.value,
-            "granularity": granularity.value,
-            "topics": topics,
-            "partitioned_topics": partitioned_topics,
-            "propagate_deletes": propagate_deletes.value,
-            "allow_changes": list(allow or ()),
-            "choose": list(choose or ()),
-            "skew_seconds": Request().skew_seconds,
-        }
-        with usage_errors():
-            request = Request.of(conf)
-        sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
-        with recorded_run(new_run_id("reconcile"), "reconcile", {**conf, "clusters": clusters}) as run:
-            document, state = _run(terminal, sides, request, run, ask=not yes)
-        terminal.finish(document, state)
+    clusters = conf["clusters"]
+    if len(clusters) < 2:
+        raise UsageError(f"Only {clusters[0]!r} is given: name at least two clusters.")
+    if conf["mode"] == Mode.REPAIR:
+        require_consent("clusters", yes=yes)
+    conf["selection"] = list(parse_selection(conf["selection"]).texts())
+    with usage_errors():
+        request = Request.of(conf)
+    sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
+    with recorded_run(new_run_id("reconcile"), "reconcile", conf) as run:
+        document, state = _run(terminal, sides, request, run, ask=not yes)
+    terminal.finish(document, state)
 
 
 def _run(

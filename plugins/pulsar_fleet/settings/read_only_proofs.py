@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import NAMESPACE_PATTERN, connection_param, read_limit_param, setting
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import NAMESPACE_PATTERN, connection, read_limit
 
-PARAMS = {
-    "cluster": connection_param("pulsar_blue", "Cluster", "Connection of the cluster that serves the topics."),
+SETTINGS = {
+    "cluster": connection("pulsar_blue", "Cluster", "Connection of the cluster that serves the topics."),
     "namespace": setting(
         "",
         type="string",
@@ -13,5 +14,5 @@ PARAMS = {
         title="Read-only namespace",
         description="A namespace that `serve_read_only` has made; all its topics are compared with their sources.",
     ),
-    "max_bytes_per_second": read_limit_param(),
+    "max_bytes_per_second": read_limit(),
 }

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import NAMESPACE_PATTERN, setting
-from pulsar_fleet.airflow.params.scheduled import Scheduled
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import NAMESPACE_PATTERN, connection
 
 _SETTINGS = {
-    "cluster": setting(
-        "pulsar_blue",
-        type="string",
-        minLength=1,
-        title="Cluster",
-        description="Connection of the cluster that serves the topics.",
-    ),
+    "cluster": connection("pulsar_blue", "Cluster", "Connection of the cluster that serves the topics."),
     "namespaces": setting(
         [],
         type="array",
@@ -36,4 +31,4 @@ _SETTINGS = {
     ),
 }
 
-WATCH_READ_ONLY = Scheduled("PULSAR_FLEET_WATCH_READ_ONLY", every="* * * * *", settings=_SETTINGS)
+WATCH_READ_ONLY = Scheduled("PULSAR_FLEET_WATCH_READ_ONLY", every="* * * * *", declared=_SETTINGS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import read_limit_param, selection_param, setting
-from pulsar_fleet.airflow.params.scheduled import Scheduled
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import read_limit, selection
 
 _SETTINGS = {
     "clusters": setting(
@@ -11,10 +12,9 @@ _SETTINGS = {
         type="array",
         items={"type": "string", "minLength": 1},
         title="Clusters",
-        description="Connections of the clusters between which namespaces are replicated, one per line. Empty: nothing "
-        "is verified.",
+        description="Connections of the clusters between which namespaces are replicated. Empty: nothing is verified.",
     ),
-    "selection": selection_param(),
+    "selection": selection(),
     "max_proof_age_hours": setting(
         24,
         type="number",
@@ -22,7 +22,7 @@ _SETTINGS = {
         title="Age of a proof, hours",
         description="Fail the run if the newest proof of a replicated namespace is older.",
     ),
-    "max_bytes_per_second": read_limit_param(),
+    "max_bytes_per_second": read_limit(),
     "namespaces_per_job": setting(
         100,
         type="integer",
@@ -32,4 +32,4 @@ _SETTINGS = {
     ),
 }
 
-VERIFY = Scheduled("PULSAR_FLEET_VERIFY_REPLICATION", every="0 */6 * * *", settings=_SETTINGS)
+VERIFY = Scheduled("PULSAR_FLEET_VERIFY_REPLICATION", every="0 */6 * * *", declared=_SETTINGS)

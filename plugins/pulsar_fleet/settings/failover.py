@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param, setting
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import approval, connection, selection
 
-PARAMS = {
-    "origin": connection_param("pulsar_blue", "From", "Connection of the cluster that applications leave."),
-    "target": connection_param("pulsar_green", "To", "Connection of the cluster that they connect to."),
-    "selection": selection_param(),
+SETTINGS = {
+    "origin": connection("pulsar_blue", "From", "Connection of the cluster that applications leave."),
+    "target": connection("pulsar_green", "To", "Connection of the cluster that they connect to."),
+    "selection": selection(),
     "accept_lost": setting(
         False,
         type="boolean",
@@ -23,6 +24,6 @@ PARAMS = {
         description="How long applications may take to connect to the target and to catch up; after it the run fails "
         "with what is missing.",
     ),
-    **approval_params("the failover"),
+    **approval("the failover"),
     "dry_run": setting(False, type="boolean", title="Dry run", description="Stop after the forecast."),
 }

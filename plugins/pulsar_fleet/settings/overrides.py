@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import setting
-from pulsar_fleet.airflow.params.scheduled import Scheduled
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
 
 _SETTINGS = {
     "clusters": setting(
@@ -29,4 +29,4 @@ _SETTINGS = {
     ),
 }
 
-WATCH = Scheduled("PULSAR_FLEET_WATCH", every="*/10 * * * *", settings=_SETTINGS)
+WATCH = Scheduled("PULSAR_FLEET_WATCH", every="*/10 * * * *", declared=_SETTINGS)

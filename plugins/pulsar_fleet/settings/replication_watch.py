@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import selection_param, setting
-from pulsar_fleet.airflow.params.scheduled import Scheduled
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import selection
 
 _SETTINGS = {
     "clusters": setting(
@@ -13,7 +14,7 @@ _SETTINGS = {
         title="Clusters",
         description="Connection ids of at least two clusters. Without one the run is skipped.",
     ),
-    "selection": selection_param(),
+    "selection": selection(),
     "receive_only": setting(
         [],
         type="array",
@@ -27,6 +28,7 @@ _SETTINGS = {
         type="array",
         items={"type": "string"},
         title="Remedies",
+        option="remedy",
         description="Ids of diagnoses whose calls the run sends. Only calls that can lose nothing are allowed. Empty: "
         "nothing is changed.",
     ),
@@ -50,8 +52,9 @@ _SETTINGS = {
         True,
         type="boolean",
         title="Fail on a fault",
+        only_in_form=True,
         description="Fail the run if a replicator does not work, or a cluster does not answer.",
     ),
 }
 
-WATCH_REPLICATION = Scheduled("PULSAR_FLEET_WATCH_REPLICATION", every="*/10 * * * *", settings=_SETTINGS)
+WATCH_REPLICATION = Scheduled("PULSAR_FLEET_WATCH_REPLICATION", every="*/10 * * * *", declared=_SETTINGS)

@@ -4,42 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import Param
-
-from pulsar_fleet.airflow.params.common import (
-    approval_params,
-    connection_param,
-    namespaces_param,
-    setting,
-    waivers_param,
-)
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
+from pulsar_fleet.settings.setting import Setting, setting
+from pulsar_fleet.settings.shared import approval, connection, namespaces, waivers
 
 STRINGS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
 
 
-def _param(name: str, kind: str | list[str], **schema: Any) -> Param:
+def _own(name: str, kind: str | list[str], **schema: Any) -> Setting:
     """A setting of the procedure, with its default and its limits."""
     low, high = LIMITS.get(name, (None, None))
     limits: dict[str, Any] = {key: limit for key, limit in (("minimum", low), ("maximum", high)) if limit is not None}
     return setting(DEFAULTS[name], type=kind, **limits, **schema)
 
 
-def _strategy(*others: str, suffix: str) -> Param:
-    """How namespaces move, or `auto`; `suffix` ends the description."""
-    return _param(
+def _strategy(*others: str, copying: str) -> Setting:
+    """How namespaces move, or `auto`, which else copies as `copying` says."""
+    return _own(
         "strategy",
         "string",
         enum=["auto", "redirect", "replicate_then_switch", *others],
         title="Strategy",
-        description="auto chooses redirect where every subscription drains and no messages are retained, "
-        f"else replicate_then_switch{suffix}.",
+        description="auto chooses for each namespace: redirect where every subscription drains and no messages are "
+        f"retained, else {copying}.",
     )
 
 
 QUIESCE = {
-    "quiesce_seconds": _param(
+    "quiesce_seconds": _own(
         "quiesce_seconds",
         "number",
         title="Quiesce before the cut-over, seconds",
@@ -48,20 +41,21 @@ QUIESCE = {
     ),
 }
 PROOF = {
-    "proof_max_age_minutes": _param(
+    "proof_max_age_minutes": _own(
         "proof_max_age_minutes",
         "integer",
         title="Age of the proof, minutes",
         description="The cut-over is refused if its proof is older than this, or if anything has changed since.",
     ),
-    "spark_above_entries": _param(
+    "spark_above_entries": _own(
         "spark_above_entries",
         "integer",
         title="Entries for a Spark job",
+        only_in_form=True,
         description="A proof of more entries, those of both clusters together, is read by a Spark job of the "
         "connection spark_default; a smaller one by the task itself.",
     ),
-    "max_bytes_per_second": _param(
+    "max_bytes_per_second": _own(
         "max_bytes_per_second",
         ["null", "integer"],
         title="Bytes per second",
@@ -69,7 +63,7 @@ PROOF = {
     ),
 }
 DRAIN = {
-    "drain_timeout_minutes": _param(
+    "drain_timeout_minutes": _own(
         "drain_timeout_minutes",
         "integer",
         title="Time for copying and draining, minutes",
@@ -77,39 +71,38 @@ DRAIN = {
     ),
 }
 
-PARAMS = {
-    "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces leave."),
-    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they move to."),
+SETTINGS = {
+    "blue": connection("pulsar_blue", "Blue", "Connection of the cluster that the namespaces leave."),
+    "green": connection("pulsar_green", "Green", "Connection of the cluster that they move to."),
     "namespaces": setting(
         ["acme/orders"],
+        is_example=True,
         type="array",
         items={"type": "string", "pattern": SCOPE_PATTERN},
         minItems=1,
         title="Namespaces",
-        description="What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole "
+        description="What to move: tenant/namespace, a tenant, re: and a pattern of the whole "
         "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",
     ),
     "strategy": _strategy(
         "replicate_then_repoint",
         "replicate_then_redirect_cluster",
-        suffix="; and replicate_then_repoint, where the owners of the applications change their service URL, if a "
-        "broker of blue cannot redirect single namespaces (Pulsar 3.0). It never chooses "
-        "replicate_then_redirect_cluster, which redirects every namespace of such a blue at once",
+        copying="copy all stored messages, as docs/migration_strategies.md describes",
     ),
-    "wave_namespaces": _param("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
-    "wave_topics": _param(
+    "wave_namespaces": _own("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
+    "wave_topics": _own(
         "wave_topics",
         "integer",
         title="Topics in a wave",
         description="Upper limit; a namespace with more topics is a wave of its own.",
     ),
-    "next_waves": _param(
+    "next_waves": _own(
         "next_waves",
         "boolean",
         title="Continue with the next wave",
         description="After a successful run, start a run for the next wave, with its own approval.",
     ),
-    "change_windows": _param(
+    "change_windows": _own(
         "change_windows",
         "array",
         items=STRINGS,
@@ -117,17 +110,17 @@ PARAMS = {
         description="When the cut-over is allowed, such as Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with a "
         "slash between; the run waits for a window. Empty: always.",
     ),
-    "freeze_windows": _param(
+    "freeze_windows": _own(
         "freeze_windows",
         "array",
         items=STRINGS,
         title="Freeze windows",
         description="When the cut-over is not allowed; same format as change windows.",
     ),
-    "waivers": waivers_param(),
-    **approval_params("a wave"),
+    "waivers": waivers(),
+    **approval("a wave"),
     **QUIESCE,
-    "individually_acknowledged": _param(
+    "individually_acknowledged": _own(
         "individually_acknowledged",
         "string",
         enum=["carry", "redeliver"],
@@ -137,21 +130,21 @@ PARAMS = {
     ),
     **PROOF,
     **DRAIN,
-    "repoint_timeout_minutes": _param(
+    "repoint_timeout_minutes": _own(
         "repoint_timeout_minutes",
         "integer",
         title="Time for connecting applications to green, minutes",
         description="With replicate_then_repoint, how long the run waits until the applications have left blue; after "
         "it the run fails, names those that have not, and has terminated nothing.",
     ),
-    "delete_inactive_topics_on_blue": _param(
+    "delete_inactive_topics_on_blue": _own(
         "delete_inactive_topics_on_blue",
         "boolean",
         title="Restore deletion of inactive topics on blue",
         description="Leave off until consumers that subscribe by pattern have been restarted against green: "
         "they lose a topic on green when blue deletes it.",
     ),
-    "remove_topics_on_blue": _param(
+    "remove_topics_on_blue": _own(
         "remove_topics_on_blue",
         "boolean",
         title="Remove topics on blue",
@@ -159,7 +152,7 @@ PARAMS = {
         "configured with green: consumers by pattern lose a removed topic, and clients that connect to blue no longer "
         "reach a partitioned topic.",
     ),
-    "dry_run": _param(
+    "dry_run": _own(
         "dry_run", "boolean", title="Dry run", description="Evaluate every gate and show the waves; change nothing."
     ),
     "continues": setting(
@@ -168,22 +161,22 @@ PARAMS = {
         title="Continued run",
         description="The run whose plan of waves this run continues; that run sets it.",
     ),
-    "wave": _param("wave", "integer", title="Wave", description="Number of the wave to move; only with continues."),
+    "wave": _own("wave", "integer", title="Wave", description="Number of the wave to move; only with continues."),
 }
 
-FAILBACK_PARAMS = {
-    "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
-    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they leave."),
-    "namespaces": namespaces_param("What to move back, one tenant/namespace per line."),
-    "strategy": _strategy(suffix=", which copies the messages written on green"),
-    "allow_removal": _param(
+FAILBACK_SETTINGS = {
+    "blue": connection("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
+    "green": connection("pulsar_green", "Green", "Connection of the cluster that they leave."),
+    "namespaces": namespaces("What to move back, tenant/namespace."),
+    "strategy": _strategy(copying="copy the messages that were written on green"),
+    "allow_removal": _own(
         "allow_removal",
         "boolean",
         title="Allow removal of terminated topics",
         description="Remove the topics that the migration terminated on blue, with their stored messages. "
         "If off, the check fails with their list.",
     ),
-    "waivers": waivers_param(),
+    "waivers": waivers(),
     **QUIESCE,
     **PROOF,
     **DRAIN,

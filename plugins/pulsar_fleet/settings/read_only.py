@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import NAMESPACE_PATTERN, approval_params, connection_param, setting
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import NAMESPACE_PATTERN, approval, connection
 
-PARAMS = {
-    "cluster": connection_param("pulsar_blue", "Cluster", "Connection of the cluster that has the topics."),
+SETTINGS = {
+    "cluster": connection("pulsar_blue", "Cluster", "Connection of the cluster that has the topics."),
     "topics": setting(
         [],
         type="array",
         items={"type": "string", "pattern": r"^persistent://.+/.+/.+$"},
         title="Topics",
-        description="The topics that are served read-only, one per line.",
+        description="The topics that are served read-only.",
     ),
     "namespace": setting(
         "",
@@ -48,7 +49,7 @@ PARAMS = {
         title="Remove",
         description="Take the shadow topics of these topics away, and the namespace with the last of them.",
     ),
-    **approval_params("the plan"),
+    **approval("the plan"),
     "dry_run": setting(
         False, type="boolean", title="Dry run", description="Stop after the plan, which lists every call."
     ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import connection_param, namespaces_param, read_limit_param, setting
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import connection, namespaces, read_limit
 
-PARAMS = {
-    "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
-    "target": connection_param("pulsar_green", "Target", "Connection of the cluster that holds the copy."),
-    "namespaces": namespaces_param("What to compare, one tenant/namespace per line."),
+SETTINGS = {
+    "source": connection("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
+    "target": connection("pulsar_green", "Target", "Connection of the cluster that holds the copy."),
+    "namespaces": namespaces("What to compare, tenant/namespace."),
     "mapping": setting(
         "auto",
         type="string",
@@ -97,7 +98,7 @@ PARAMS = {
         "without the key, different messages with equal digests cannot be constructed. An incremental run never "
         "continues such a proof.",
     ),
-    "max_bytes_per_second": read_limit_param(),
+    "max_bytes_per_second": read_limit(),
     "examples": setting(
         20,
         type="integer",

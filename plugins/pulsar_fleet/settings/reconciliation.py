@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import (
-    allow_changes_param,
-    clusters_param,
-    granularity_param,
-    partitioned_topics_param,
-    propagate_deletes_param,
-    selection_param,
-    setting,
-    skew_param,
-    tie_break_param,
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import (
+    allow_changes,
+    clusters,
+    granularity,
+    partitioned_topics,
+    propagate_deletes,
+    selection,
+    skew,
+    tie_break,
 )
-from pulsar_fleet.airflow.params.scheduled import Scheduled
 
 SPARK_ABOVE = 100_000
 """Fewer namespaces are compared in the task before Spark has started."""
 
 _SETTINGS = {
-    "clusters": clusters_param(2, "Connections of the clusters whose policies are reconciled, one per line."),
-    "selection": selection_param(),
+    "clusters": clusters(2, "Connections of the clusters whose policies are reconciled."),
+    "selection": selection(),
     "mode": setting(
         "report",
         type="string",
@@ -37,14 +37,14 @@ _SETTINGS = {
         description="Where the desired state comes from. merge: all clusters, the latest change wins. cluster:NAME: "
         "the cluster with this name. file:FOLDER: the YAML files of `pulsar-fleet export`.",
     ),
-    "granularity": granularity_param(),
-    "tie_break": tie_break_param("when no change is known to be the later one"),
+    "granularity": granularity(),
+    "tie_break": tie_break("when no change is known to be the later one"),
     "topics": setting(
         True, type="boolean", title="Policies of topics", description="Reconcile the policies of topics too."
     ),
-    "partitioned_topics": partitioned_topics_param(),
-    "propagate_deletes": propagate_deletes_param(),
-    "allow_changes": allow_changes_param(),
+    "partitioned_topics": partitioned_topics(),
+    "propagate_deletes": propagate_deletes(),
+    "allow_changes": allow_changes(),
     "choose": setting(
         [],
         type="array",
@@ -52,12 +52,13 @@ _SETTINGS = {
         title="Choose",
         description="Choose another cluster's value for a conflict: conflict id=cluster name.",
     ),
-    "skew_seconds": skew_param(),
+    "skew_seconds": skew(),
     "compare_with_spark_above": setting(
         SPARK_ABOVE,
         type=["integer", "null"],
         minimum=0,
         title="Compare with Spark above",
+        only_in_form=True,
         description="Number of namespaces per cluster above which a Spark job on the connection spark_default finds "
         "the divergent resources. Empty: never. Desired state in files is always compared without Spark.",
     ),
@@ -65,8 +66,9 @@ _SETTINGS = {
         False,
         type="boolean",
         title="Fail on drift",
+        only_in_form=True,
         description="Fail the run if drift remains. A run that cannot reach a cluster always fails.",
     ),
 }
 
-RECONCILE = Scheduled("PULSAR_FLEET_RECONCILE", every="*/5 * * * *", settings=_SETTINGS)
+RECONCILE = Scheduled("PULSAR_FLEET_RECONCILE", every="*/5 * * * *", declared=_SETTINGS)

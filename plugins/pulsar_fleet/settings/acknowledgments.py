@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import NAMESPACE_PATTERN, setting
-from pulsar_fleet.airflow.params.scheduled import Scheduled
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import NAMESPACE_PATTERN, connection
 
 _SETTINGS = {
-    "cluster": setting(
-        "pulsar_blue",
-        type="string",
-        minLength=1,
-        title="Cluster",
-        description="Connection of the cluster that has both topics.",
-    ),
+    "cluster": connection("pulsar_blue", "Cluster", "Connection of the cluster that has both topics."),
     "namespaces": setting(
         [],
         type="array",
@@ -25,14 +20,14 @@ _SETTINGS = {
         type="array",
         items={"type": "string", "pattern": r"^persistent://.+/.+/.+$"},
         title="Topics",
-        description="Shadow topics or their sources, one per line. Empty: all of the namespaces.",
+        description="Shadow topics or their sources. Empty: all of the namespaces.",
     ),
     "subscriptions": setting(
         [],
         type="array",
         items={"type": "string", "minLength": 1},
         title="Subscriptions",
-        description="Names, one per line. Empty: all that the owner has too.",
+        description="Names. Empty: all that the owner has too.",
     ),
     "accept_positions": setting(
         [],
@@ -54,16 +49,17 @@ _SETTINGS = {
         minimum=0,
         maximum=1440,
         title="Duration, minutes",
+        only_in_form=True,
         description="For how long a run continues, without a worker slot. 0: one pass.",
     ),
     "poll_seconds": setting(
         10.0,
         type="number",
-        minimum=0.1,
+        minimum=0.05,
         maximum=3600,
         title="Pause between passes, seconds",
         description="A pass costs four calls for each topic or partition.",
     ),
 }
 
-FORWARD_ACKNOWLEDGMENTS = Scheduled("PULSAR_FLEET_FORWARD_ACKNOWLEDGMENTS", every="*/5 * * * *", settings=_SETTINGS)
+FORWARD_ACKNOWLEDGMENTS = Scheduled("PULSAR_FLEET_FORWARD_ACKNOWLEDGMENTS", every="*/5 * * * *", declared=_SETTINGS)

@@ -1,4 +1,4 @@
-"""Defaults and schedule of a scheduled DAG, from an environment variable: its runs have no form."""
+"""Settings and schedule of a scheduled DAG, from an environment variable: its runs have no form."""
 
 from __future__ import annotations
 
@@ -8,31 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.sdk import Param
-
-from pulsar_fleet.airflow.conf import refuse_unknown_settings
 from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.settings.setting import Setting, Settings, refuse_unknown_settings, with_defaults
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """Form and schedule of a DAG; each method raises `InvalidRequest` for settings that are invalid.
+    """Settings and schedule of a DAG; each method raises `InvalidRequest` for settings that are invalid.
 
     :param variable: environment variable, a JSON object: settings by name, and `schedule`.
     :param every: the schedule without the variable.
+    :param declared: the settings with the defaults of the product.
     """
 
     variable: str
     every: str
-    settings: Mapping[str, Param]
+    declared: Settings
 
-    def params(self, environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-        """The form, with the defaults of the variable."""
-        defaults = self._read(environment)
-        return {
-            name: Param(defaults[name], description=param.description, **param.schema) if name in defaults else param
-            for name, param in self.settings.items()
-        }
+    def settings(self, environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
+        """The settings, with the defaults of the variable."""
+        return with_defaults(self.declared, self._read(environment))
 
     def schedule(self, environment: Mapping[str, str] = os.environ) -> str | None:
         """The schedule of the DAG; null in the variable turns it off."""
@@ -44,10 +39,10 @@ class Scheduled:
         if not text:
             return {}
         try:
-            settings = json.loads(text)
+            given = json.loads(text)
         except ValueError as error:
             raise InvalidRequest(f"{self.variable} is not valid JSON: {error}.") from error
-        if not isinstance(settings, dict):
+        if not isinstance(given, dict):
             raise InvalidRequest(f'{self.variable} is not a JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
-        refuse_unknown_settings(settings, [*self.settings, "schedule"])
-        return settings
+        refuse_unknown_settings(given, [*self.declared, "schedule"])
+        return given

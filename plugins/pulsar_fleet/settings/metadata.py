@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import (
-    allow_changes_param,
-    clusters_param,
-    granularity_param,
-    partitioned_topics_param,
-    propagate_deletes_param,
-    selection_param,
-    setting,
-    skew_param,
-    tie_break_param,
+from pulsar_fleet.settings.scheduled import Scheduled
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import (
+    allow_changes,
+    clusters,
+    granularity,
+    partitioned_topics,
+    propagate_deletes,
+    selection,
+    skew,
+    tie_break,
 )
-from pulsar_fleet.airflow.params.scheduled import Scheduled
 
 _SETTINGS = {
-    "clusters": clusters_param(
+    "clusters": clusters(
         1,
-        "Connections of the clusters, one per line: one cluster of each metadata store. The first run needs "
+        "Connections of the clusters: one cluster of each metadata store. The first run needs "
         "all of them, to create the event topic.",
     ),
-    "selection": selection_param(),
+    "selection": selection(),
     "event_topic": setting(
         "persistent://pulsar-fleet/metadata/events",
         type="string",
@@ -32,12 +32,12 @@ _SETTINGS = {
     "topics": setting(
         True, type="boolean", title="Policies of topics", description="Synchronise the policies of topics too."
     ),
-    "partitioned_topics": partitioned_topics_param(),
-    "propagate_deletes": propagate_deletes_param(),
-    "allow_changes": allow_changes_param(),
-    "granularity": granularity_param(),
-    "tie_break": tie_break_param("at equal times"),
-    "skew_seconds": skew_param(),
+    "partitioned_topics": partitioned_topics(),
+    "propagate_deletes": propagate_deletes(),
+    "allow_changes": allow_changes(),
+    "granularity": granularity(),
+    "tie_break": tie_break("at equal times"),
+    "skew_seconds": skew(),
     "write_provenance": setting(
         False,
         type="boolean",
@@ -86,4 +86,4 @@ _SETTINGS = {
     ),
 }
 
-SYNC_METADATA = Scheduled("PULSAR_FLEET_SYNC_METADATA", every="*/5 * * * *", settings=_SETTINGS)
+SYNC_METADATA = Scheduled("PULSAR_FLEET_SYNC_METADATA", every="*/5 * * * *", declared=_SETTINGS)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import (
-    NAMESPACE_PATTERN,
-    approval_params,
-    clusters_param,
-    setting,
-    waivers_param,
-)
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import NAMESPACE_PATTERN, approval, clusters, waivers
 
 _CONNECTIONS = {"type": "string", "minLength": 1}
 
-PARAMS = {
-    "clusters": clusters_param(1, "Connections of the clusters that replicate to each other, one per line."),
+SETTINGS = {
+    "clusters": clusters(1, "Connections of the clusters that replicate to each other."),
     "receive_only": setting(
         [],
         type="array",
@@ -34,7 +29,7 @@ PARAMS = {
         type="array",
         items={"type": "string", "pattern": rf"^(re:.+|[\w=:.-]+|{NAMESPACE_PATTERN[1:-1]})$"},
         title="Namespaces",
-        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line.",
+        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*).",
     ),
     "topics": setting(
         [],
@@ -98,8 +93,8 @@ PARAMS = {
         description="How long ending links may take to send what they still have; after it the run fails and the "
         "links stay.",
     ),
-    "waivers": waivers_param(),
-    **approval_params("the plan"),
+    "waivers": waivers(),
+    **approval("the plan"),
     "dry_run": setting(
         False, type="boolean", title="Dry run", description="Stop after the plan, which lists every call."
     ),

@@ -1,1 +1,0 @@
-"""The forms: the parameters of each DAG."""

@@ -1,0 +1,1 @@
+"""The settings of every procedure, each declared once: the form, the command line and the docs are made of them."""

@@ -1,0 +1,96 @@
+"""A setting of a procedure, from which its field in the form and its option on the command line are made (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.text import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    :param default: its value where nobody gives one.
+    :param description: what it does, for both; of a list it describes the list.
+    :param schema: its type and limits, as JSON schema.
+    :param option: its option on the command line where that has another name.
+    :param is_example: the form's default is an example, and the command line has none.
+    :param only_in_form: it is Airflow's; the command line does not have it.
+    """
+
+    default: Json
+    title: str
+    description: str
+    schema: Mapping[str, Any]
+    option: str = ""
+    is_example: bool = False
+    only_in_form: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The types that its value may have, such as ("null", "integer")."""
+        types = self.schema["type"]
+        return (types,) if isinstance(types, str) else tuple(types)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has several values."""
+        return "array" in self.kinds
+
+    @property
+    def empty(self) -> Json:
+        """The default of the command line."""
+        if self.is_list:
+            return []
+        return None if self.is_example else self.default
+
+    def require_in_range(self, name: str, value: Json) -> None:
+        """Refuse a number outside of the limits by `InvalidRequest`."""
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        limits = [f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if limit is not None]
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise InvalidRequest(f"{name!r} is {value}: set it to {' and '.join(limits)}.")
+
+
+Settings = Mapping[str, Setting]
+
+
+def setting(
+    default: Json,
+    *,
+    title: str,
+    description: str,
+    option: str = "",
+    is_example: bool = False,
+    only_in_form: bool = False,
+    **schema: Any,
+) -> Setting:
+    """A setting; `schema` is its JSON schema, such as `type="integer", minimum=1`."""
+    return Setting(default, title, description, schema, option, is_example, only_in_form)
+
+
+def with_defaults(settings: Settings, defaults: Mapping[str, Json]) -> dict[str, Setting]:
+    """The same settings with other defaults."""
+    return {
+        name: replace(setting, default=defaults[name]) if name in defaults else setting
+        for name, setting in settings.items()
+    }
+
+
+def refuse_unknown_settings(conf: JsonObject | None, settings: Iterable[str]) -> None:
+    """Refuse a key that no setting has, and propose the closest one.
+
+    :param settings: the names of all settings.
+    """
+    names = sorted(settings)
+    for key in conf or {}:
+        if key not in names:
+            hint = did_you_mean(key, names, f"the settings are {', '.join(names)}.")
+            raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
