@@ -49,7 +49,7 @@ def test_a_topic_is_served_and_taken_away(
     proven = play("verify_read_only", cluster="pulsar_blue", namespace=str(readers))
     assert set(states(proven).values()) == {"success"}
     # The last entry of an open ledger may come with the next one.
-    assert f"## Equal: {STORED} messages on blue and blue ({readers})" in report(proven)
+    assert f"# Equal: {STORED} messages on blue and blue ({readers})" in report(proven)
     for follow, after in ((False, "failed"), (True, "success")):
         asyncio.run(lose_retention(blue, readers))
         assert states(play("watch_read_only", namespaces=[str(readers)], follow=follow)) == {

@@ -55,7 +55,7 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     last = ("plan_next_run", "start_next_wave")
     assert {state for task, state in states(moved).items() if task not in last} == {"success"}
     assert [states(moved)[task] for task in last] == ["skipped", "skipped"]
-    assert report(moved).startswith("## Migrated 1 namespace, 2 topics, from blue to green")
+    assert report(moved).startswith("# Migrated 1 namespace, 2 topics, from blue to green")
     verdicts = {record.scope: record for record in Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")}
     assert verdicts.keys() == {str(moving), f"copy of {moving}", f"subscriptions of {moving}"}
     assert {record.verdict for record in verdicts.values()} == {"equal"}
@@ -87,7 +87,7 @@ def test_a_moved_namespace_is_brought_back(
     assert (listed["check_failback"], listed["reopen_blue"]) == ("failed", "upstream_failed")
     returned = play("fail_back_namespaces", **conf, allow_removal=True)
     assert set(states(returned).values()) == {"success"}
-    assert report(returned).startswith("## Migrated 1 namespace, 1 topic, from green to blue")
+    assert report(returned).startswith("# Migrated 1 namespace, 1 topic, from green to blue")
     _publish(blue, topic, leave_out=None)
     asyncio.run(_clear_flag(green, topic.namespace))
 
@@ -224,10 +224,10 @@ def test_a_selection_moves_in_waves_and_what_was_moved_is_left_out(
         )
     conf = {"namespaces": [f"re:{tenant}/.*"], "auto_approve": True, "wave_namespaces": 1, "next_waves": False}
     first = play("migrate_namespaces", **conf)
-    assert report(first).startswith("## Migrated 1 namespace,")
+    assert report(first).startswith("# Migrated 1 namespace,")
     assert states(first)["start_next_wave"] == "skipped"
     assert [str(name) in wave_text(first).partition("##")[0] for name in names] == [True, False]
     second = play("migrate_namespaces", **conf, continues=f"{first.dag_id}/{first.run_id}", wave=2)
-    assert report(second).startswith("## Migrated 1 namespace,")
+    assert report(second).startswith("# Migrated 1 namespace,")
     third = play("migrate_namespaces", **conf)
     assert states(third)["read_request"] == "failed"

@@ -157,7 +157,7 @@ def _run_to_end(run: ProcedureRun) -> tuple[JsonObject, ExitState]:
     except (FleetError, Interrupted, KeyboardInterrupt) as error:
         run.terminal.note(f"The settings are not restored: {error or 'interrupted'}", style="red")
         problem, failed = problem or error, {**failed, run.current: _reason(error)}
-    report = store_migration_report(records, failed, read_approval(records))
+    report = store_migration_report(records, failed, read_approval(records)).markdown()
     records.ledger.finish_run(records.id, "failed" if failed else "succeeded")
     document: JsonObject = {"run": records.id, "failed": list(failed), "steps": run.done, "report": report}
     if problem is None:

@@ -23,6 +23,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.preflight.findings import Finding, findings_markdown, refusal_text
 from pulsar_fleet.preflight.waivers import parse_waivers
+from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import unplanned_report
@@ -80,9 +81,10 @@ class OnboardingRun:
         store_report(self.run, report)
         changed = bool(self.run.ledger.changes(self.run.id))
         self.run.ledger.finish_run(self.run.id, "failed" if failed else "succeeded")
-        document: JsonObject = {"run": self.run.id, "failed": list(failed), "report": report}
+        text = report.markdown()
+        document: JsonObject = {"run": self.run.id, "failed": list(failed), "report": text}
         if problem is None:
-            self.terminal.say(report)
+            self.terminal.say(text)
             return document, ExitState.DONE
         if isinstance(problem, FleetError) and not changed:
             raise problem
@@ -202,7 +204,7 @@ class OnboardingRun:
             raise Conflict(f"The target still differs: run the command again.\n{result.text}")
         return result
 
-    def _report(self, failed: dict[str, str]) -> str:
+    def _report(self, failed: dict[str, str]) -> Report:
         if self.prepared is None:
             return unplanned_report(failed)
         planned = self.prepared.planned

@@ -23,7 +23,7 @@ from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.apply import AppliedStage
 from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
 from pulsar_fleet.replication.stored_plan import call_lines, read_findings, read_plan
-from pulsar_fleet.report.replication import outcome_line, undo_lines
+from pulsar_fleet.report.replication.setup import outcome_line, undo_lines
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 5.0

@@ -15,8 +15,7 @@ from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.audit import CHANGE, INTENT, PHASE, RUN, VERDICT, audited_rows, entries_of, last_entry
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
-
-REPORT = "report.md"
+from pulsar_fleet.report.page import DOCUMENT
 
 
 def collect(run: Run, *, now: datetime | None = None) -> Evidence:
@@ -56,12 +55,11 @@ def ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
 
 
 def _artefacts(run: Run) -> Iterator[Record]:
-    """Approval and report with their text; of all other documents name, size and digest."""
+    """Approval and report with their content; of all other documents name, size and digest."""
     if approval := read_approval(run):
         yield Record(kind="approval", content={"run_id": run.id, **approval})
-    if report := run.artefacts.find(run.id, REPORT):
-        text = run.artefacts.read(report).decode()
-        yield Record(kind="report", content={"run_id": run.id, "text": text})
+    if report := run.stored(DOCUMENT):
+        yield Record(kind="report", content={"run_id": run.id, "report": report})
     for name, reference in run.artefacts.files(run.id):
         content = {"run_id": run.id, "name": name, "sha256": reference.sha256, "bytes": reference.size}
         yield Record(kind="artefact", content=content)

@@ -9,13 +9,14 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.evidence.document import Evidence
+from pulsar_fleet.report.document import Report
+from pulsar_fleet.report.page import html_part, style
 
 _OPEN, _CLOSE = b'<script type="application/json" id="evidence">', b"</script>"
 _SYMBOLS = {"succeeded": "✓", "failed": "✗", "undone": "↩", "running": "…"}
@@ -59,9 +60,10 @@ def evidence_page(evidence: Evidence) -> str:
         changes=_objects(evidence, "change"),
         phases=phases,
         reports=[
-            {"run_id": report["run_id"], "html": Markup(_markdown().render(str(report["text"])))}  # noqa: S704
+            {"run_id": report["run_id"], "html": html_part(Report.from_json(report["report"]), level=3)}
             for report in _objects(evidence, "report")
         ],
+        report_style=style(),
         artefacts=_objects(evidence, "artefact"),
         file=file_name(evidence.run_id, "html"),
         # `</script>` in a value would end the element; in JSON the backslash changes nothing.
@@ -88,11 +90,6 @@ def _template() -> Any:
         loader=PackageLoader("pulsar_fleet.evidence"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template("evidence.html")
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def _object(record: object) -> JsonObject:

@@ -6,25 +6,31 @@ from collections.abc import Mapping
 
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.read_only.forwarding.results import ForwardingResult
-from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.report.document import Outcome, Report, texts
+from pulsar_fleet.report.failure import failed_report, failure_details, failure_line, failure_to_do
 
 _MOST_ROWS = 200
 
 
-def forwarding_report(result: ForwardingResult | None, failed: Mapping[str, str]) -> str:
-    """Outcome first, then what needs a person, and the positions and holes of both sides.
+def forwarding_report(result: ForwardingResult | None, failed: Mapping[str, str]) -> Report:
+    """The outcome, what needs a person, and the positions and holes of both sides.
 
     :param failed: task that failed by itself → its reason.
     """
     if result is None:
-        state = "What was not forwarded is carried by the next run."
-        return f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
-    lines = [f"# {failure_line(failed)}" if failed else f"# {result.headline()}", ""]
-    lines += [f"* **{text}**" for text in result.faults()]
-    lines += [f"* {text}" for text in result.rest()]
-    lines += ["", *_table(result), ""]
-    lines.append(f"It took {duration(result.seconds)}: {result.passes:,} passes, {result.calls:,} admin calls.")
-    return "\n".join([*lines, failure_details(failed), ""])
+        return failed_report(failed, "What was not forwarded is carried by the next run.")
+    faults = tuple(result.faults())
+    return Report(
+        outcome=Outcome.FAILED if failed or faults else Outcome.SUCCEEDED,
+        headline=failure_line(failed) if failed else result.headline(),
+        to_do=(*faults, *(failure_to_do(failed) if failed else ())),
+        body=texts(
+            "\n".join(f"* {text}" for text in result.rest()),
+            "\n".join(_table(result)),
+            f"It took {duration(result.seconds)}: {result.passes:,} passes, {result.calls:,} admin calls.",
+            failure_details(failed).strip(),
+        ),
+    )
 
 
 def metrics(result: ForwardingResult) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.report.document import Outcome, Report
 
 _LONGEST = 300
 
@@ -29,3 +30,23 @@ def failure_details(failed: Mapping[str, str]) -> str:
     rest |= {name: reason for name, reason in list(failed.items())[1:] if reason}
     parts += [f"\n\n`{name}`:\n\n```\n{reason}\n```" for name, reason in rest.items()]
     return "".join(parts)
+
+
+def failure_to_do(failed: Mapping[str, str]) -> tuple[str, ...]:
+    """What a person does about a failure."""
+    return (
+        f"remove the reason; then clear {listed(failed)} in Airflow, or continue on the command line as it printed.",
+    )
+
+
+def failed_report(failed: Mapping[str, str], state: str) -> Report:
+    """The report of a run that failed before it had a result.
+
+    :param state: what was not done, as a sentence.
+    """
+    return Report(
+        outcome=Outcome.FAILED,
+        headline=failure_line(failed),
+        to_do=failure_to_do(failed),
+        body=(f"{state}{failure_details(failed)}",),
+    )

@@ -8,6 +8,7 @@ from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.policy_sync.events.results import SyncSummary
 from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
 from pulsar_fleet.report.conflicts import conflict_line
+from pulsar_fleet.report.document import Outcome, Report, texts
 
 _NUMBERS = (
     "published",
@@ -86,25 +87,27 @@ def _deletions(result: SyncSummary) -> list[str]:
     return texts
 
 
-def metadata_report(result: SyncSummary) -> str:
-    """The page of a run."""
+def metadata_report(result: SyncSummary) -> Report:
+    """What was published and applied on each cluster, and what an operator must check."""
     rows = [
         f"| {name} | {' | '.join(str(getattr(tally, key)) for key in _NUMBERS)} |"
         for name, tally in sorted(result.clusters.items())
     ]
     table = [f"| cluster | {' | '.join(_NUMBERS)} |", f"| --- |{' --- |' * len(_NUMBERS)}", *rows]
     details = [f"* {line.strip().removeprefix('! ')}" for line in lines(result)]
-    return "\n".join(
-        [
-            f"# {headline(result)}",
-            "",
-            *table,
-            "",
-            *details,
-            *_tenants(result),
+    reason, conflicts = failure(result), _sums(result)["conflicts"]
+    to_do = texts(f"remove the reason: {reason}" if reason else "", "settle the conflicts below." if conflicts else "")
+    outcome = Outcome.ATTENTION if conflicts else Outcome.SUCCEEDED
+    return Report(
+        outcome=Outcome.FAILED if reason else outcome,
+        headline=headline(result),
+        to_do=to_do,
+        body=texts(
+            "\n".join(table),
+            "\n".join(details),
+            "\n".join(_tenants(result)),
             f"It took {duration(result.seconds)}.",
-            "",
-        ]
+        ),
     )
 
 
@@ -114,7 +117,7 @@ def _tenants(result: SyncSummary) -> list[str]:
         f"| {name} | {update.by} | {datetime.fromtimestamp(update.time / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC |"
         for name, update in result.tenants.items()
     ]
-    return ["", "| tenant | lastUpdatedBy | lastUpdatedTime |", "| --- | --- | --- |", *rows, ""] if rows else []
+    return ["| tenant | lastUpdatedBy | lastUpdatedTime |", "| --- | --- | --- |", *rows] if rows else []
 
 
 def metrics(result: SyncSummary) -> dict[str, float]:

@@ -25,14 +25,15 @@ from pulsar_fleet.migration.artefacts import (
 )
 from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.waves.steps import find_moves
-from pulsar_fleet.preflight.findings import Finding, findings_markdown
-from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
+from pulsar_fleet.report.document import Outcome, Report, sections, texts
+from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
 from pulsar_fleet.report.migration_timeline import migration_picture
 from pulsar_fleet.report.page import approval_text, store_report
 
 
-def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> str:
-    """Markdown: the outcome, what happened, what to do.
+def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> Report:
+    """The outcome, what to do, the phase of each namespace; what happened and the records as details.
 
     :param failed: task that failed by itself → its reason, empty if that is only in its log.
     :param approval: answer to the approval of the wave: `about`, `answer`, `by`, `at`; None without an approval.
@@ -40,22 +41,28 @@ def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject |
     moves = find_moves(run)
     phases = run.ledger.phases(run.id)
     verdicts = run.ledger.verdicts(run.id)
-    parts = [
-        _headline(moves, phases, verdicts, failed),
-        approval_text(approval),
-        _phase_table(phases),
-        _switches(moves, run.stored(CUT_OVER) or {}) if moves else "",
-        _drain(run.stored(DRAIN_STATE) or {}),
-        "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts),
-        findings_markdown([Finding.from_json(document) for document in run.stored(FINDINGS) or []]),
-        _reversible(phases),
-        _next_steps(moves, phases),
-        f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    findings = [Finding.from_json(document) for document in run.stored(FINDINGS) or []]
+    proofs = (f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts)
+    headline, state = _headline(moves, phases, verdicts, failed)
+    return Report(
+        outcome=_outcome(phases, failed),
+        headline=headline,
+        to_do=(*(failure_to_do(failed) if failed else ()), *_next_steps(moves, phases)),
+        body=texts(state, approval_text(approval), _newest_phases(phases), _reversible(phases)),
+        details=sections(
+            [
+                ("Phases", _phase_table(phases)),
+                ("Cut-over", _switches(moves, run.stored(CUT_OVER) or {}) if moves else ""),
+                ("Drain and incidents", _drain(run.stored(DRAIN_STATE) or {})),
+                ("Proofs", "\n".join(proofs)),
+                (f"Findings: {count_line(findings)}", findings_markdown(findings)),
+                ("Records", f"Run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`."),
+            ]
+        ),
+    )
 
 
-def store_migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> str:
+def store_migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> Report:
     """Write report, picture and evidence into the run's artefacts, return the report; a second call replaces them."""
     report = migration_report(run, failed, approval)
     state = run.stored(DRAIN_STATE) or {}
@@ -103,20 +110,22 @@ def _headline(
     phases: Sequence[RecordedPhase],
     verdicts: Sequence[RecordedVerdict],
     failed: Mapping[str, str],
-) -> str:
+) -> tuple[str, str]:
+    """The outcome in one line, and what that means."""
     if failed:
         reached = {entry.namespace: Phase(entry.phase) for entry in phases}
         migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
         state = f"Already cut over: {listed(migrated)}." if migrated else "No namespace was cut over: nothing lost."
-        return f"## {failure_line(failed)}\n\n{state}{failure_details(failed)}"
+        return failure_line(failed), f"{state}{failure_details(failed)}"
     finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
-        return "## Every gate holds\n\nNothing has been changed."
+        return "Every gate holds", "Nothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
     return (
-        f"## Migrated {counted(len(finished), 'namespace')}, {counted(topics, 'topic')}, from {moves.blue} to "
-        f"{moves.green}\n\n{counted(sum(move.producers for move in moves.moves), 'producer')} and "
-        f"{counted(sum(move.consumers for move in moves.moves), 'consumer')} arrived. {_verified(moves, verdicts)}"
+        f"Migrated {counted(len(finished), 'namespace')}, {counted(topics, 'topic')}, from {moves.blue} to "
+        f"{moves.green}",
+        f"{counted(sum(move.producers for move in moves.moves), 'producer')} and "
+        f"{counted(sum(move.consumers for move in moves.moves), 'consumer')} arrived. {_verified(moves, verdicts)}",
     )
 
 
@@ -136,6 +145,31 @@ def _verified(moves: Moves, verdicts: Sequence[RecordedVerdict]) -> str:
             "was compared."
         )
     return " ".join(sentences)
+
+
+def _outcome(phases: Sequence[RecordedPhase], failed: Mapping[str, str]) -> Outcome:
+    if failed:
+        return Outcome.FAILED
+    left = any(entry.phase in (Phase.CLEANED, Phase.INCOMPLETE) for entry in _newest(phases).values())
+    return Outcome.ATTENTION if left else Outcome.SUCCEEDED
+
+
+def _newest(phases: Sequence[RecordedPhase]) -> dict[str, RecordedPhase]:
+    return {entry.namespace: entry for entry in phases}
+
+
+def _newest_phases(phases: Sequence[RecordedPhase]) -> str:
+    """A row for each namespace."""
+    began: dict[str, datetime] = {}
+    for entry in phases:
+        began.setdefault(entry.namespace, entry.at)
+    rows = [
+        f"| `{name}` | {entry.phase} | {entry.at:%H:%M:%S} | {duration((entry.at - began[name]).total_seconds())} |"
+        for name, entry in _newest(phases).items()
+    ]
+    return (
+        "\n".join(["| namespace | phase | since (UTC) | after |", "| --- | --- | --- | --- |", *rows]) if rows else ""
+    )
 
 
 def _phase_table(phases: Sequence[RecordedPhase]) -> str:
@@ -216,14 +250,14 @@ def _drain(state: JsonObject) -> str:
                 f"{'early' if error['first'] > 0 else 'late'}, the one at half-time {duration(abs(error['middle']))}."
             )
         lines += [
-            f"* **{incident['kind']}** {incident['sentence']} *{_outcome(incident)}*"
+            f"* **{incident['kind']}** {incident['sentence']} *{_remediated(incident)}*"
             for incident in namespace["incidents"].values()
         ]
     lines.append(f"Monitoring took {counted(state['polls'], 'poll')} and {counted(state['calls'], 'admin call')}.")
     return "\n".join(lines)
 
 
-def _outcome(incident: JsonObject) -> str:
+def _remediated(incident: JsonObject) -> str:
     seconds = f"lasted {duration(incident['last'] - incident['first'])}"
     ended = "over" if incident["outcome"] == "over" else "**not over**"
     return f"{incident.get('remediated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
@@ -231,7 +265,7 @@ def _outcome(incident: JsonObject) -> str:
 
 def _reversible(phases: Sequence[RecordedPhase]) -> str:
     """What can still be undone for each namespace, and its leftovers on the old cluster."""
-    newest = {entry.namespace: entry for entry in phases}
+    newest = _newest(phases)
     lines = [f"* `{name}`: {reversal_text(Phase(entry.phase))}." for name, entry in newest.items()]
     lines += [
         f"* `{entry.namespace}`: {entry.detail['text']}"
@@ -241,20 +275,21 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
     return "\n".join(["**Still reversible.**", "", *lines]) if lines else ""
 
 
-def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
+def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> tuple[str, ...]:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
-        return ""
+        return ()
     namespaces = "".join(f" --namespaces {move.namespace}" for move in moves.moves)
     redirecting = [move for move in moves.moves if move.strategy.redirects]
     first = (
-        f"{moves.blue} redirects clients until the applications are configured with {moves.green}: leave it running."
+        f"configure the applications with {moves.green}; {moves.blue} redirects clients until then: leave it running."
         if redirecting
         else f"{moves.blue} refuses producers of these topics, and redirects no client."
     )
     return (
-        f"**Next steps.** {first} Topics that are created from now on are found only by consumers that were restarted "
-        f"against {moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that "
-        f"subscribe by pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore "
-        f"{moves.blue} --delete-inactive-topics{namespaces}`, with its connection's name or its URL in the place of "
-        f"{moves.blue} where these differ."
+        first,
+        f"restart consumers that subscribe by pattern against {moves.green}: until then they do not find topics that "
+        "are created from now on.",
+        f"then restore the policies of {moves.blue}, which deletes no inactive topic of these namespaces: "
+        f"`pulsar-fleet restore {moves.blue} --delete-inactive-topics{namespaces}`, with its connection's name or "
+        f"its URL in the place of {moves.blue} where these differ.",
     )

@@ -1,4 +1,4 @@
-"""The report of an onboarding as Markdown: the outcome, what happened, numbers, what to do (pure)."""
+"""The report of an onboarding : the outcome, what to do, numbers, findings, the plan (pure)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pulsar_fleet.planning.comparison import unread_names
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
+from pulsar_fleet.report.document import Outcome, Report, sections, texts
 from pulsar_fleet.report.page import approval_text
 from pulsar_fleet.snapshot.coverage import not_copied
 from pulsar_fleet.verification.snapshots.compare import EqualityResult
@@ -26,21 +27,45 @@ def onboarding_report(
     applied: AppliedChanges | None,
     verified: EqualityResult | None,
     approval: JsonObject | None = None,
-) -> str:
-    """Markdown from the results of the onboarding steps; the result of a step that did not run is None."""
-    parts = [
-        f"# {verdict(plan, findings, applied, verified)}",
-        approval_text(approval),
-        _compared(source, target),
-        *(snapshot.rights for snapshot in (source, target)),
-        f"## Findings: {count_line(findings)}" if findings else "",
-        findings_markdown(findings),
-        _applied(applied),
-        "## Plan",
-        plan_markdown(plan),
-        _evidence(source, target, verified),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+) -> Report:
+    """The report from the results of the onboarding steps; the result of a step that did not run is None."""
+    outcome, to_do = _outcome(findings, applied, verified)
+    return Report(
+        outcome=outcome,
+        headline=verdict(plan, findings, applied, verified),
+        to_do=to_do,
+        body=texts(
+            approval_text(approval),
+            _compared(source, target),
+            *(snapshot.rights for snapshot in (source, target)),
+            _applied(applied),
+        ),
+        details=sections(
+            [
+                (f"Findings: {count_line(findings)}", findings_markdown(findings)),
+                ("Plan", plan_markdown(plan)),
+                ("Evidence", _evidence(source, target, verified)),
+            ]
+        ),
+    )
+
+
+def _outcome(
+    findings: Sequence[Finding], applied: AppliedChanges | None, verified: EqualityResult | None
+) -> tuple[Outcome, tuple[str, ...]]:
+    """The outcome, and what a person has to do then."""
+    if verified is not None:
+        if not verified.equal:
+            return Outcome.FAILED, ("run it again: it plans the changes that are left.",)
+        unread = ("give the tool the right to read what it could not read, and run it again.",)
+        return (Outcome.ATTENTION, unread) if verified.unread else (Outcome.SUCCEEDED, ())
+    if blockers(findings):
+        return Outcome.FAILED, ("do what each blocker below says, or accept its risk in `waivers`; then run it again.",)
+    if applied is None:
+        return Outcome.SUCCEEDED, ()
+    if not applied.complete:
+        return Outcome.FAILED, ("read below why changes were not made, and continue the run.",)
+    return Outcome.ATTENTION, ("continue the run: nothing has been verified.",)
 
 
 def verdict(
@@ -79,7 +104,7 @@ def _applied(applied: AppliedChanges | None) -> str:
     if applied is None:
         return ""
     done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied.counts.items() if count)
-    lines = [f"## Applied: {done or 'nothing to do'}", f"{counted(applied.calls, 'call')}, reads included."]
+    lines = [f"**Applied:** {done or 'nothing to do'}. {counted(applied.calls, 'call')}, reads included."]
     lines += [f"* {problem}" for problem in applied.problems]
     return "\n".join(lines)
 
@@ -89,7 +114,7 @@ def _evidence(source: TakenSnapshot, target: TakenSnapshot, verified: EqualityRe
     if verified is not None:
         references |= {"target after": verified.snapshot}
     rows = [f"| {name} | `{reference.uri}` | `{reference.sha256[:16]}…` |" for name, reference in references.items()]
-    return "\n".join(["## Evidence", "", "| snapshot | URI | sha256 |", "| --- | --- | --- |", *rows])
+    return "\n".join(["| snapshot | URI | sha256 |", "| --- | --- | --- |", *rows])
 
 
 def _counts(compared: Mapping[str, int]) -> str:

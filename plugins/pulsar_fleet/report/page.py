@@ -1,41 +1,60 @@
-"""Store a report as Markdown and as one self-contained HTML page."""
+"""Store a report as a document, as Markdown and as one self-contained HTML page."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.report.document import Report
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1c2430; }}
-h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
-table {{ border-collapse: collapse; width: 100%; }} th, td {{ border-bottom: 1px solid #d6dbe3; padding: .3rem .6rem; }}
-figure {{ margin: 2rem 0; }} svg {{ max-width: 100%; height: auto; }}
-th {{ text-align: left; }} code {{ font-size: .9em; overflow-wrap: anywhere; }}
-</style></head><body>
-{body}</body></html>
-"""
+DOCUMENT = "report.json"
+TEXT = "report.md"
+PAGE = "report.html"
 
 
-def store_report(run: Run, markdown: str, *, picture: bytes | None = None) -> None:
-    """Write `report.md` and `report.html` into the run's artefacts; a second call replaces both.
+def store_report(run: Run, report: Report, *, picture: bytes | None = None) -> None:
+    """Write `report.json`, `report.md` and `report.html` into the run's artefacts; a second call replaces them.
 
-    :param picture: an SVG of this package, for the end of the page.
+    :param picture: an SVG of this package, shown below the banner.
     """
-    run.artefacts.write(run.id, "report.md", markdown.encode())
-    run.artefacts.write(run.id, "report.html", html_page(markdown, picture=picture).encode())
+    run.artefacts.write_json(run.id, DOCUMENT, report.to_json())
+    run.artefacts.write(run.id, TEXT, report.markdown().encode())
+    run.artefacts.write(run.id, PAGE, html_page(report, picture=picture).encode())
 
 
-def html_page(markdown: str, *, picture: bytes | None = None) -> str:
-    """One HTML page; HTML in the text is escaped, because the names of resources are not trusted."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    title = markdown.lstrip("# ").partition("\n")[0]
-    drawn = f"<figure>{picture.decode().partition('?>')[2]}</figure>\n" if picture else ""
-    return _PAGE.format(title=parser.renderInline(title), body=parser.render(markdown) + drawn)
+def html_page(report: Report, *, picture: bytes | None = None) -> str:
+    """One HTML page that needs nothing else."""
+    page: str = _template("report.html").render(title=report.headline, part=html_part(report, level=1, picture=picture))
+    return page
+
+
+def html_part(report: Report, *, level: int, picture: bytes | None = None) -> Markup:
+    """The report as a part of a page that has `style`; HTML in its texts is escaped, as names are not trusted.
+
+    :param level: of its heading, 1 to 6.
+    """
+    part = _template("part.html").render(
+        report=report,
+        level=level,
+        headline=Markup(_markdown().renderInline(report.headline)),  # noqa: S704
+        to_do=_html(report.to_do_text),
+        # A picture of matplotlib begins with a declaration of XML, which HTML does not have.
+        picture=Markup("<svg" + picture.decode().partition("<svg")[2]) if picture else "",  # noqa: S704
+        body=[_html(text) for text in report.body],
+        details=[(section.title, _html(section.text)) for section in report.details],
+    )
+    return Markup(part)  # noqa: S704
+
+
+def style() -> Markup:
+    """The style of `html_part`, for the page that it is a part of."""
+    return Markup(_template("report.css").render())  # noqa: S704
 
 
 def approval_text(approval: JsonObject | None) -> str:
@@ -47,3 +66,19 @@ def approval_text(approval: JsonObject | None) -> str:
         return ""
     when = f", {approval['at']}" if approval["at"] else ""
     return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
+
+
+def _html(text: str) -> Markup:
+    return Markup(_markdown().render(text))  # noqa: S704
+
+
+@cache
+def _template(name: str) -> Any:
+    loader = PackageLoader("pulsar_fleet.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template(name)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable("table")

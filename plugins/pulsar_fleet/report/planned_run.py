@@ -1,4 +1,4 @@
-"""The parts that reports of runs with a plan, an approval and steps have in common, as Markdown (pure)."""
+"""The parts that reports of runs with a plan, an approval and steps have in common (pure)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.preflight.findings import Finding, findings_markdown
-from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
+from pulsar_fleet.report.document import Outcome, Report, sections, texts
+from pulsar_fleet.report.failure import failed_report, failure_details, failure_line, failure_to_do
 
 NOTHING_PLANNED = "Nothing was planned, nothing has been changed."
 
@@ -30,30 +31,34 @@ class Step(Confirmation, Protocol):
     def kept(self) -> tuple[str, ...]: ...
 
 
-def unplanned_report(failed: Mapping[str, str]) -> str:
+def unplanned_report(failed: Mapping[str, str]) -> Report:
     """The report of a run that failed before its plan."""
-    return f"# {failure_line(failed)}\n\n{NOTHING_PLANNED}{failure_details(failed)}\n"
+    return failed_report(failed, NOTHING_PLANNED)
 
 
 def planned_report(
     outcome: str,
-    sections: Iterable[str],
+    parts: Iterable[str],
     *,
     plan_text: str,
     findings: Sequence[Finding],
     approval: JsonObject | None,
     failed: Mapping[str, str],
-) -> str:
-    """Outcome first, then what to do, who approved, the sections, findings and the plan; empty ones are left out."""
-    parts = [
-        f"# {failure_line(failed) if failed else outcome}",
-        failure_details(failed).strip() if failed else "",
-        f"{approval['answer']} by {approval['by']} ({approval['about']})." if approval else "",
-        *sections,
-        findings_markdown(findings),
-        f"## Plan\n\n{plan_text}",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+) -> Report:
+    """Outcome and what to do, then who approved and the parts; findings and the plan as details."""
+    return Report(
+        outcome=Outcome.FAILED if failed else Outcome.SUCCEEDED,
+        headline=failure_line(failed) if failed else outcome,
+        to_do=failure_to_do(failed) if failed else (),
+        body=texts(
+            failure_details(failed).strip() if failed else "",
+            f"{approval['answer']} by {approval['by']} ({approval['about']})." if approval else "",
+            *parts,
+        ),
+        details=sections(
+            [(f"Findings: {count_line(findings)}", findings_markdown(findings)), ("Plan", plan_text)],
+        ),
+    )
 
 
 def step_table(steps: Mapping[str, Step], confirmed: Confirmation | None) -> Iterator[str]:

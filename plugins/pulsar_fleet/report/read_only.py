@@ -1,4 +1,4 @@
-"""The report of a run that serves topics read-only, as Markdown (pure)."""
+"""The report of a run that serves topics read-only, (pure)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.read_only.links import ConfirmedServing
 from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
 from pulsar_fleet.read_only.results import Served
+from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.planned_run import kept_lines, planned_report, step_table
 
 
@@ -21,15 +22,15 @@ def read_only_report(
     confirmed: ConfirmedServing | None,
     approval: JsonObject | None,
     failed: Mapping[str, str],
-) -> str:
-    """Outcome first, then what to do, the numbers of each step, what stays, findings and the plan.
+) -> Report:
+    """The numbers of each step and what stays, then findings and the plan.
 
     :param steps: by name, in their order.
     """
-    sections = [*step_table(steps, confirmed), *_sent_table(confirmed), *kept_lines(steps, "**Kept:**")]
+    parts = [*step_table(steps, confirmed), *_sent_table(confirmed), *kept_lines(steps, "**Kept:**")]
     return planned_report(
         _outcome(planned, steps, confirmed),
-        sections,
+        parts,
         plan_text=plan_text,
         findings=findings,
         approval=approval,

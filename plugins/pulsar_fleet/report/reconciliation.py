@@ -1,4 +1,4 @@
-"""The report of a reconciliation as Markdown: the outcome, differences, conflicts, what to do (pure)."""
+"""The report of a reconciliation : the outcome, what to do, differences, conflicts (pure)."""
 
 from __future__ import annotations
 
@@ -10,31 +10,52 @@ from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.report.conflicts import conflict_line, outcome
+from pulsar_fleet.report.document import Outcome, Report, sections, texts
 
 
 def reconciliation_report(
     drift: DriftSummary,
     plans: Mapping[str, Plan],
     repaired: RepairSummary | None,
-) -> str:
-    """Markdown with the drift that a run found and repaired.
+) -> Report:
+    """The drift that a run found and repaired.
 
     :param repaired: None if nothing was written.
     """
-    parts = [
-        f"# {headline(drift, repaired)}",
-        _behind(drift),
-        *_differences(drift, repaired),
-        _compared_elsewhere(drift),
-        _repaired(repaired),
-        _listed("Deleted on one cluster, and left alone", drift.tombstones),
-        _listed("Deletions that wait for an approval", deletion_lines(drift)),
-        _conflicts(drift),
-        _listed("Not compared, because a cluster could not be read", drift.unread),
-        _listed("Not compared, because a migration is moving it", drift.held),
-        *(f"## {cluster}\n\n{plan_markdown(plan)}" for cluster, plan in sorted(plans.items())),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    outcome, to_do = _outcome(drift, repaired)
+    return Report(
+        outcome=outcome,
+        headline=headline(drift, repaired),
+        to_do=to_do,
+        body=texts(_behind(drift), *_differences(drift, repaired), _compared_elsewhere(drift)),
+        details=sections(
+            [
+                _repaired(repaired),
+                ("Deleted on one cluster, and left alone", _listed(drift.tombstones)),
+                ("Deletions that wait for an approval", _listed(deletion_lines(drift))),
+                ("Conflicts", _conflicts(drift)),
+                ("Not compared, because a cluster could not be read", _listed(drift.unread)),
+                ("Not compared, because a migration is moving it", _listed(drift.held)),
+                *((f"Plan for {cluster}", plan_markdown(plan)) for cluster, plan in sorted(plans.items())),
+            ]
+        ),
+    )
+
+
+def _outcome(drift: DriftSummary, repaired: RepairSummary | None) -> tuple[Outcome, tuple[str, ...]]:
+    """The outcome, and what a person has to do then."""
+    to_do = [f"make {name} reachable; a later run reconciles it." for name in drift.behind]
+    if repaired is not None and not repaired.complete:
+        to_do.append("read below why changes were not made, and run it again.")
+    if repaired is None and drift.drifting:
+        to_do.append("run it with the mode `repair`, or accept the differences.")
+    if drift.conflicts:
+        to_do.append("read the conflicts below: another value may be the right one.")
+    if drift.deletions:
+        to_do.append("approve the deletions below, or recreate what was deleted.")
+    failed = drift.behind or (repaired is not None and (repaired.failed or repaired.unreached))
+    waiting = Outcome.ATTENTION if to_do else Outcome.SUCCEEDED
+    return Outcome.FAILED if failed else waiting, tuple(to_do)
 
 
 def headline(drift: DriftSummary, repaired: RepairSummary | None) -> str:
@@ -104,8 +125,8 @@ def _differences(drift: DriftSummary, repaired: RepairSummary | None) -> list[st
     """The differences that were found; after a repair first those that still exist."""
     if repaired is None:
         return [_pairs(drift)]
-    after = ["## After the repair", _pairs(repaired.after)] if repaired.after else []
-    return [*after, "## Before the repair", _pairs(drift)]
+    after = ["**After the repair:**", _pairs(repaired.after)] if repaired.after else []
+    return [*after, "**Before the repair:**", _pairs(drift)]
 
 
 def _pairs(drift: DriftSummary) -> str:
@@ -121,12 +142,11 @@ def _compared_elsewhere(drift: DriftSummary) -> str:
     return f"Compared in Spark: {counted(drift.divergent, 'resource')} divergent between clusters."
 
 
-def _repaired(repaired: RepairSummary | None) -> str:
+def _repaired(repaired: RepairSummary | None) -> tuple[str, str]:
     if repaired is None:
-        return ""
+        return "Written", ""
     done = ", ".join(f"{number:,} {outcome}" for outcome, number in repaired.counts.items()) or "nothing to do"
-    lines = [f"## Written: {done}", *(f"* {problem}" for problem in repaired.problems)]
-    return "\n".join(lines)
+    return f"Written: {done}", _listed(repaired.problems) or "Every change was made."
 
 
 def conflict_lines(drift: DriftSummary) -> list[str]:
@@ -154,7 +174,7 @@ def _conflicts(drift: DriftSummary) -> str:
         for conflict in drift.listed_conflicts
     ]
     head = ["| id | resource | field | values |", "| --- | --- | --- | --- |"]
-    return "\n".join(["## Conflicts", "", _REMEDY, "", *head, *rows, *_more(drift)])
+    return "\n".join([_REMEDY, "", *head, *rows, *_more(drift)])
 
 
 def _more(drift: DriftSummary) -> list[str]:
@@ -166,6 +186,5 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _listed(title: str, lines: Iterable[str]) -> str:
-    items = list(lines)
-    return "\n".join([f"## {title}", "", *(f"* {line}" for line in items)]) if items else ""
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"* {line}" for line in lines)

@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.report.document import Outcome, Report, Section, texts
 from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, Verdict, Verification
@@ -18,15 +19,20 @@ from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
 
 
-def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[JsonObject]) -> str:
-    """Markdown: the verdict, the namespaces, the evidence.
+def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[JsonObject]) -> Report:
+    """The verdict, the namespaces, then what was compared and the evidence.
 
     :param failed: task that failed by itself → its reason, empty if that is only in its log.
     :param batches: the `namespaces` of each batch and the `folder` of its documents; empty if the request was refused.
     """
     compared = [reference for batch in batches if (reference := _document(run, batch, VERDICT))]
     if not compared:
-        return f"## Inconclusive: nothing was compared\n\n{failure_line(failed)}.{failure_details(failed)}\n"
+        return Report(
+            outcome=Outcome.FAILED,
+            headline="Inconclusive: nothing was compared",
+            to_do=_AGAIN,
+            body=(f"{failure_line(failed)}.{failure_details(failed)}",),
+        )
     verification = _joined(run, batches)
     clusters = f"{verification.source} and {verification.target}"
     headline = {
@@ -35,18 +41,30 @@ def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[J
         Verdict.INCONCLUSIVE: f"Inconclusive: {clusters} could not be compared",
     }[verification.verdict]
     subscriptions = _read_subscriptions(run, batches)
-    if verification.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
+    equal = verification.verdict is Verdict.EQUAL
+    if equal and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
+        equal = False
         headline += f", but their subscriptions are {subscriptions[1].verdict}"
     rows = [
         f"| `{namespace.namespace}` | {namespace.verdict.upper()} | {namespace.messages:,} | {len(namespace.names)} |"
         for namespace in verification.namespaces
     ]
     table = "\n".join(["| namespace | verdict | messages | topics |", "| --- | --- | --- | --- |", *rows])
-    consequence = "" if verification.verdict is Verdict.EQUAL else "\n\nVerification failed: the cut-over is blocked."
-    return (
-        f"## {headline}\n\n{table}\n\n```\n{verification_text(verification)}\n```{consequence}\n\n"
-        f"{_evidence(compared)}{_subscriptions(*subscriptions) if subscriptions else ''}"
+    consequence = "" if verification.verdict is Verdict.EQUAL else "Verification failed: the cut-over is blocked."
+    messages = f"```\n{verification_text(verification)}\n```\n\n{_evidence(compared)}"
+    return Report(
+        outcome=Outcome.SUCCEEDED if equal and not failed else Outcome.FAILED,
+        headline=headline,
+        to_do=() if equal and not failed else _AGAIN,
+        body=texts(table, consequence),
+        details=(
+            Section(title="Messages", text=messages),
+            *([_subscriptions(*subscriptions)] if subscriptions else []),
+        ),
     )
+
+
+_AGAIN = ("read below why it is not equal, remove the reason, and verify again.",)
 
 
 def _document(run: Run, batch: JsonObject, name: str) -> Reference | None:
@@ -78,14 +96,15 @@ def _read_subscriptions(
     return references, replace(parts[0], namespaces=namespaces)
 
 
-def _subscriptions(references: Sequence[Reference], verification: SubscriptionVerification) -> str:
+def _subscriptions(references: Sequence[Reference], verification: SubscriptionVerification) -> Section:
     names = f"{verification.source} and {verification.target}"
     headline = {
         Verdict.EQUAL: f"equal: {verification.subscriptions:,} have the same backlog on {names}",
         Verdict.DIFFERENT: f"different: consumers on {verification.target} would not receive exactly the backlog",
         Verdict.INCONCLUSIVE: "inconclusive: some of them could not be compared",
     }[verification.verdict]
-    return f"\n## Subscriptions {headline}\n\n```\n{subscription_text(verification)}\n```\n\n{_evidence(references)}"
+    text = f"```\n{subscription_text(verification)}\n```\n\n{_evidence(references)}"
+    return Section(title=f"Subscriptions {headline}", text=text)
 
 
 def _evidence(references: Sequence[Reference]) -> str:

@@ -68,7 +68,7 @@ class Onboarding:
 
     def report(self) -> str:
         plan, findings = read_plan(self.artefacts, self.planned), read_findings(self.artefacts, self.planned)
-        return onboarding_report(self.source, self.target, plan, findings, self.applied, self.verified)
+        return onboarding_report(self.source, self.target, plan, findings, self.applied, self.verified).markdown()
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.ledger.tables import audit, phases
+from pulsar_fleet.report.document import Outcome, Report, Section
+from pulsar_fleet.report.page import store_report
 
 RUN = "migrate_namespaces/manual__1"
 HOSTILE = "acme/</script><script>alert(1)</script>"
@@ -40,7 +42,16 @@ def run(records: Path) -> Run:
         run.ledger.enter_phase(RUN, HOSTILE, phase, {"pause": 1.25})
     run.ledger.record_verdict(RUN, HOSTILE, verdict="PASS", messages=4118202, summary="equal", artefact=None)
     store_approval(run, "wave 1 of 1", "Approve", by="anna", at="2026-11-25T16:00:00+00:00")
-    run.artefacts.write(RUN, "report.md", f"# Migrated {HOSTILE}\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n".encode())
+    store_report(
+        run,
+        Report(
+            outcome=Outcome.ATTENTION,
+            headline=f"Migrated {HOSTILE}",
+            to_do=(f"restart {HOSTILE}.",),
+            body=("| a | b |\n| --- | --- |\n| 1 | 2 |",),
+            details=(Section(title=HOSTILE, text=HOSTILE),),
+        ),
+    )
     run.artefacts.write_json(RUN, "wave/plan.json", {"changes": []})
     run.ledger.start_run(f"{RUN}/contents", "apply", {})
     run.ledger.finish_run(f"{RUN}/contents", "succeeded")
@@ -70,7 +81,7 @@ def test_evidence_has_everything_that_the_records_have(run: Run) -> None:
         "verdict": 1,
         "approval": 1,
         "report": 1,
-        "artefact": 3,
+        "artefact": 5,
     }
     assert all(record.audit for record in evidence.records if record.kind not in ("approval", "report", "artefact"))
     assert Evidence.from_bytes(evidence.to_bytes()) == evidence
@@ -86,6 +97,13 @@ def test_the_page_says_the_outcome_first_and_what_it_shows_stays_text(run: Run) 
     assert "http" not in body.replace("http-equiv", "")
     assert "<td>anna</td>" in body
     assert '<rect x="' in body
+
+
+def test_the_report_in_it_begins_with_the_banner(run: Run) -> None:
+    report = evidence_page(collect(run)).partition('<article class="report">')[2]
+    order = ["⚠ Needs attention", "<h3", "To do: restart", "<td>1</td>", "<details>"]
+    positions = [report.index(text) for text in order]
+    assert positions == sorted(positions)
 
 
 @pytest.mark.parametrize("ending", ["json", "html"])

@@ -96,14 +96,14 @@ def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
         "1 event dead-lettered, first: too much; pulsar_green is behind: it does not answer; "
         "green is unreachable since 2026-11-22T05:00:00+00:00"
     )
-    assert "green: unreachable since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+    assert "green: unreachable since 2026-11-22T05:00:00+00:00" in metadata_report(bad).markdown()
     gauges = {name: value for name, value in metrics(bad).items() if "behind" in name}
     assert gauges == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
 
 
 def test_a_run_says_which_cluster_its_events_wait_for() -> None:
     waiting = found(unsent={"green": 3})
-    assert "3 events wait on blue for green" in metadata_report(waiting)
+    assert "3 events wait on blue for green" in metadata_report(waiting).markdown()
     assert (metrics(waiting)["unsent.green"], metrics(waiting)["unsent.blue"]) == (3, 0)
 
 
@@ -111,7 +111,7 @@ def test_a_waiting_deletion_is_listed_and_a_refused_one_fails_the_run() -> None:
     command = "pulsar-fleet sync-metadata pulsar_blue --propagate-deletes approve --allow 3f2a91c0"
     batch = PendingDeletions(id="3f2a91c0", resources=("tenant acme: deleted on green",), command=command)
     waiting = found(pending_deletions=batch, kept_edits=["the edit wins"], new_topics=["orders: 3 partitions"])
-    report = metadata_report(waiting)
+    report = metadata_report(waiting).markdown()
     for text in (command, "tenant acme: deleted on green", "the edit wins", "blue: new topic orders: 3 partitions"):
         assert text in report
     assert (metrics(waiting)["pending_deletions"], failure(waiting)) == (1, "")

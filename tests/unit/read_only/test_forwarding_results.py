@@ -53,9 +53,11 @@ def test_a_subscription_that_only_readers_have_needs_nobody() -> None:
 
 
 def test_a_report_has_positions_and_holes_of_both_sides() -> None:
-    report = forwarding_report(with_row(waiting=1, state=State.WAITING, owner_position="7:2", owner_holes=1), {})
+    report = forwarding_report(
+        with_row(waiting=1, state=State.WAITING, owner_position="7:2", owner_holes=1), {}
+    ).markdown()
     assert "| persistent://acme/readers/events | billing | waiting | 7 | 1 | 0 | 7:3 | 7:2 | 2 | 1 |" in report
-    assert forwarding_report(None, {"forward_acknowledgments": "no answer"}).startswith("# Failed in")
+    assert forwarding_report(None, {"forward_acknowledgments": "no answer"}).markdown().startswith("# Failed in")
     assert metrics(PASS) == {
         "forwarded": 7.0,
         "waiting": 0.0,

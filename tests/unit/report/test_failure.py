@@ -61,23 +61,23 @@ def test_a_run_without_a_failure_has_none(run: Run) -> None:
 
 
 def test_the_headline_of_a_failed_migration_is_the_cause(run: Run) -> None:
-    report = migration_report(run, {"check_gates": REASON})
-    assert report.splitlines()[0] == ("## Failed in check_gates: 2 blockers, 0 warnings. Nothing has been changed.")
+    report = migration_report(run, {"check_gates": REASON}).markdown()
+    assert report.splitlines()[0] == ("# Failed in check_gates: 2 blockers, 0 warnings. Nothing has been changed.")
     assert "No namespace was cut over: nothing lost." in report
     assert "BLOCKER migration-check-off" in report
     assert "upstream" not in report
 
 
 def test_a_reason_that_was_not_stored_says_where_it_is(run: Run) -> None:
-    report = migration_report(run, {"cut_over": ""})
-    assert report.startswith("## Failed in cut_over\n\n")
+    report = migration_report(run, {"cut_over": ""}).markdown()
+    assert report.startswith("# Failed in cut_over\n\n")
     assert "The reason is at the end of the log of cut_over." in report
 
 
 def test_hundreds_of_names_do_not_make_a_long_headline(run: Run) -> None:
     for number in range(300):
         run.ledger.enter_phase(run.id, f"acme/n{number}", Phase.CUT_OVER.value)
-    report = migration_report(run, {f"task_{number}": "x" * 10_000 for number in range(300)})
+    report = migration_report(run, {f"task_{number}": "x" * 10_000 for number in range(300)}).markdown()
     assert len(report.splitlines()[0]) < 400
     assert "Already cut over: acme/n0, acme/n1, acme/n2 and 297 more." in report
 

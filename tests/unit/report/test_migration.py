@@ -10,6 +10,7 @@ from tests.support.drain_states import ORDERS, move_of, stats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import WAVE_MOVES
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
+from pulsar_fleet.report.document import Outcome
 from pulsar_fleet.report.migration import migration_report
 
 
@@ -23,7 +24,7 @@ def report(run: Run, strategy: Strategy, *, verdict: str, messages: int) -> str:
     run.artefacts.write_json(run.id, WAVE_MOVES, Moves("blue", "green", (move,)).to_json())
     run.ledger.record_verdict(run.id, str(ORDERS), verdict=verdict, messages=messages, summary="", artefact=None)
     run.ledger.enter_phase(run.id, str(ORDERS), Phase.FINISHED.value)
-    return migration_report(run, {})
+    return migration_report(run, {}).markdown()
 
 
 def test_a_redirect_says_that_it_drained_and_that_no_message_was_compared(run: Run) -> None:
@@ -34,8 +35,24 @@ def test_a_redirect_says_that_it_drained_and_that_no_message_was_compared(run: R
     assert "0 messages" not in text
 
 
+def test_a_namespace_with_leftovers_needs_attention(run: Run) -> None:
+    run.ledger.enter_phase(run.id, str(ORDERS), Phase.CLEANED.value)
+    assert migration_report(run, {}).outcome is Outcome.ATTENTION
+    run.ledger.enter_phase(run.id, str(ORDERS), Phase.FINISHED.value)
+    assert migration_report(run, {}).outcome is Outcome.SUCCEEDED
+
+
+def test_after_the_cut_over_the_banner_says_what_to_do(run: Run) -> None:
+    report(run, Strategy.REDIRECT, verdict="drained", messages=0)
+    assert migration_report(run, {}).to_do == ()
+    run.ledger.enter_phase(run.id, str(ORDERS), Phase.CUT_OVER.value)
+    first, *_, last = migration_report(run, {}).to_do
+    assert first.startswith("configure the applications with green")
+    assert "pulsar-fleet restore blue" in last
+
+
 def test_a_copy_says_how_many_messages_were_compared(run: Run) -> None:
     text = report(run, Strategy.REPLICATE, verdict="equal", messages=1)
-    assert text.startswith("## Migrated 1 namespace, 1 topic, from blue to green\n")
+    assert text.startswith("# Migrated 1 namespace, 1 topic, from blue to green\n")
     assert "1 message compared, equal on both sides." in text
     assert "drained" not in text.splitlines()[2]

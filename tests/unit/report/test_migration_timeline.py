@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from pulsar_fleet.ledger.rows import RecordedPhase
 from pulsar_fleet.migration.model import Phase
+from pulsar_fleet.report.document import Outcome, Report
 from pulsar_fleet.report.migration_timeline import MOST, migration_picture
 from pulsar_fleet.report.page import html_page
 
@@ -50,5 +51,6 @@ def test_of_many_namespaces_some_are_drawn() -> None:
 
 def test_the_page_holds_the_picture_and_obeys_no_html_of_the_text() -> None:
     picture = migration_picture(phases(9), {})
-    page = html_page("# Done\n\n<script>x</script>", picture=picture)
+    report = Report(outcome=Outcome.SUCCEEDED, headline="Done", body=("<script>x</script>",))
+    page = html_page(report, picture=picture)
     assert ("<svg" in page, "<script>" in page) == (True, False)

@@ -86,7 +86,7 @@ def test_conflicts_that_are_not_listed_are_counted() -> None:
 
 
 def test_the_report_has_a_row_for_each_conflict() -> None:
-    text = reconciliation_report(DRIFT, {}, None)
+    text = reconciliation_report(DRIFT, {}, None).markdown()
     assert "| `3f2a91c0b7de` | namespace acme/orders | max_producers_per_topic | blue 5 wins" in text
     assert "| `77aa` | namespace acme/old | itself | deleted on blue" in text
 
@@ -107,8 +107,8 @@ def test_a_report_of_a_repair_has_the_state_after_it_and_not_the_drift() -> None
 
 
 def test_the_page_of_a_repair_shows_the_differences_after_it_first() -> None:
-    text = reconciliation_report(DRIFT, {}, replace(REPAIRED, after=replace(EQUAL, pairs={"blue/green": 0})))
-    after, before = (text.index(title) for title in ("## After the repair", "## Before the repair"))
+    text = reconciliation_report(DRIFT, {}, replace(REPAIRED, after=replace(EQUAL, pairs={"blue/green": 0}))).markdown()
+    after, before = (text.index(title) for title in ("After the repair", "Before the repair"))
     assert text.index("| blue and green | 0 |") in range(after, before)
     assert text.index("| blue and green | 2 |") > before
 

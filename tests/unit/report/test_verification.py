@@ -19,6 +19,6 @@ def test_the_namespaces_of_a_batch_that_failed_are_not_reported_as_equal(records
         {"namespaces": ["acme/orders"], "folder": "verification/1"},
         {"namespaces": ["acme/audit"], "folder": "verification/2"},
     ]
-    report = verification_report(run, {"compare": "killed"}, batches)
-    assert report.startswith("## Inconclusive")
+    report = verification_report(run, {"compare": "killed"}, batches).markdown()
+    assert report.startswith("# Inconclusive")
     assert "| `acme/audit` | INCONCLUSIVE | 0 | 0 |" in report

@@ -49,7 +49,7 @@ def write_report() -> str:
         report = forwarding_report(None, failed)
         store_report(run, report)
         finish_run(context, failed)
-        return report
+        return report.markdown()
     result = ForwardingResult.from_json(run.artefacts.read_json(Reference.from_json(reference)))
     for name, value in metrics(result).items():
         Stats.gauge(f"{METRICS}.{name}", value)
@@ -59,4 +59,4 @@ def write_report() -> str:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed("\n".join(result.faults()))
     finish_run(context, failed)
-    return report
+    return report.markdown()

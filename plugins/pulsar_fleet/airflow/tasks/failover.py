@@ -91,4 +91,4 @@ def write_report() -> str:
     report = failover_report(read_records(run), read_approval(run), failed)
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()

@@ -50,7 +50,7 @@ def write_report() -> str:
     """Report applied and dead-lettered events; fail if an event could not be applied or a cluster is behind."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.policy_sync.events.results import SyncSummary
-    from pulsar_fleet.report.failure import failure_details, failure_line
+    from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
     from pulsar_fleet.report.page import store_report
 
@@ -59,10 +59,10 @@ def write_report() -> str:
     document = context["ti"].xcom_pull(task_ids="sync_changes")
     if document is None:
         state = "The next run synchronises the other changes."
-        report = f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
+        report = failed_report(failed, state)
         store_report(run, report)
         finish_run(context, failed)
-        return report
+        return report.markdown()
     result = SyncSummary.from_json(document)
     for name, value in metrics(result).items():
         Stats.gauge(f"{METRICS}.{name}", value)
@@ -75,4 +75,4 @@ def write_report() -> str:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed(reason)
     finish_run(context, failed)
-    return report
+    return report.markdown()

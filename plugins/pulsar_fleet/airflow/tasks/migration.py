@@ -125,7 +125,7 @@ def write_report() -> str:
     run = current_run(context)
     report = store_migration_report(run, failed, read_approval(run))
     finish_run(context, failed)
-    return report
+    return report.markdown()
 
 
 @task(multiple_outputs=True)

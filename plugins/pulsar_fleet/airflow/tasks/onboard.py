@@ -140,4 +140,4 @@ def write_report() -> str:
         report = onboarding_report(ours, theirs, plan, findings, applied, equality, approval)
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()

@@ -166,7 +166,7 @@ def write_report(params: dict[str, Any]) -> str:
         )
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()
 
 
 STEPS = ("create_topics", "confirm_brokers", "link_topics", "remove_topics")

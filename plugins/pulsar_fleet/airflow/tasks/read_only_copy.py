@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.replication.clusters import Clusters
+    from pulsar_fleet.report.document import Report
 
 Result = TypeVar("Result")
 STAGES = ("create_topics", "link_topics")
@@ -90,13 +91,13 @@ def confirm_links(
     return with_clusters(conf, lambda clusters: steps.confirm(clusters, stored, run, progress=progress)).to_json()
 
 
-def report(run: Run, results: Mapping[str, Any], approval: JsonObject | None, failed: Mapping[str, str]) -> str:
+def report(run: Run, results: Mapping[str, Any], approval: JsonObject | None, failed: Mapping[str, str]) -> Report:
     """The report of the copy: findings, changes, links, and how to undo them."""
     from pulsar_fleet.replication.setup.apply import AppliedStage
     from pulsar_fleet.replication.setup.links import ConfirmedLinks
     from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
     from pulsar_fleet.replication.stored_plan import read_findings
-    from pulsar_fleet.report.replication import replication_report
+    from pulsar_fleet.report.replication.setup import replication_report
 
     stored = StoredReplicationPlan.from_json(results["plan_changes"])
     return replication_report(

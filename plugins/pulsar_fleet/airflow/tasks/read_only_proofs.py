@@ -60,4 +60,4 @@ def write_report(params: dict[str, Any]) -> str:
     report = verification_report(run, failed, [{"namespaces": [params["namespace"]], "folder": FOLDER}])
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()

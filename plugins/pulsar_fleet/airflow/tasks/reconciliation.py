@@ -60,7 +60,7 @@ def write_report(params: dict[str, Any]) -> str:
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
-    from pulsar_fleet.report.failure import failure_details, failure_line
+    from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
@@ -69,10 +69,10 @@ def write_report(params: dict[str, Any]) -> str:
     results = {name: context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair")}
     if results["find_drift"] is None:
         state = "Nothing was compared, nothing has been changed."
-        report = f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
+        report = failed_report(failed, state)
         store_report(run, report)
         finish_run(context, failed)
-        return report
+        return report.markdown()
     drift = DriftSummary.from_json(results["find_drift"])
     repaired = RepairSummary.from_json(results["repair"]) if results["repair"] else None
     for name, value in metrics(drift, repaired).items():
@@ -85,4 +85,4 @@ def write_report(params: dict[str, Any]) -> str:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed(reason)
     finish_run(context, failed)
-    return report
+    return report.markdown()

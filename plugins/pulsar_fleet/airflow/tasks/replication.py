@@ -122,7 +122,7 @@ def write_report() -> str:
     from pulsar_fleet.replication.stored_plan import read_findings
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.planned_run import unplanned_report
-    from pulsar_fleet.report.replication import replication_report
+    from pulsar_fleet.report.replication.setup import replication_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
@@ -142,7 +142,7 @@ def write_report() -> str:
         )
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()
 
 
 STAGES = ("apply_contents", "start_links", "end_links")

@@ -141,7 +141,7 @@ def check_proofs(params: dict[str, Any], batches: list[JsonObject] | None) -> st
     """Report the age of every proof; fail if one is too old or missing, or if a task failed."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.report.page import store_report
-    from pulsar_fleet.report.replication_proofs import proofs_report
+    from pulsar_fleet.report.replication.proofs import proofs_report
     from pulsar_fleet.verification.proof_age import proof_ages, too_old
 
     context = get_current_context()
@@ -158,4 +158,4 @@ def check_proofs(params: dict[str, Any], batches: list[JsonObject] | None) -> st
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed("\n".join(["Proofs are too old or missing:", *(age.text() for age in old)]))
     finish_run(context, failed)
-    return report
+    return report.markdown()

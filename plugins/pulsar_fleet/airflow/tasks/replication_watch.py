@@ -84,9 +84,10 @@ def write_report(params: dict[str, Any]) -> str:
     from pulsar_fleet.replication.doctor.model import Examination
     from pulsar_fleet.replication.doctor.remedies import RemedyResult
     from pulsar_fleet.replication.doctor.steps import REMEDY
-    from pulsar_fleet.replication.doctor.text import UNCHANGED, examination_markdown, examination_text
-    from pulsar_fleet.report.failure import failure_details, failure_line
+    from pulsar_fleet.replication.doctor.text import UNCHANGED, examination_text
+    from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.page import store_report
+    from pulsar_fleet.report.replication.watch import examination_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
@@ -94,10 +95,10 @@ def write_report(params: dict[str, Any]) -> str:
     if stored is None and not failed:
         raise AirflowSkipException("Nothing was examined.")
     if stored is None:
-        report = f"# {failure_line(failed)}\n\nNothing was examined.{failure_details(failed)}\n"
+        report = failed_report(failed, "Nothing was examined.")
         store_report(run, report)
         finish_run(context, failed)
-        return report
+        return report.markdown()
     examination = Examination.from_json(run.artefacts.read_json(Reference.from_json(stored)))
     changed = UNCHANGED
     if remedy := run.stored(REMEDY):
@@ -105,10 +106,10 @@ def write_report(params: dict[str, Any]) -> str:
         examination, changed = result.after, result.changed()
     for state, number in examination.counts.items():
         Stats.gauge(f"{METRICS}.{state}", number)
-    report = examination_markdown(examination, changed)
+    report = examination_report(examination, changed)
     store_report(run, report)
     if not failed and examination.has_fault and params["fail_on_fault"]:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed(examination_text(examination, changed))
     finish_run(context, failed)
-    return report
+    return report.markdown()

@@ -156,4 +156,4 @@ def write_report(batches: list[JsonObject] | None) -> str:
     report = verification_report(run, failed, batches or [])
     store_report(run, report)
     finish_run(context, failed)
-    return report
+    return report.markdown()

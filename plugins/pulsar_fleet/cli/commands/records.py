@@ -14,7 +14,7 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.evidence.collect import REPORT, collect
+from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
 from pulsar_fleet.evidence.verify import verify_file
 from pulsar_fleet.ledger.approval import read_approval
@@ -23,6 +23,7 @@ from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.report.page import TEXT
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -141,7 +142,7 @@ def _details(run: Run) -> dict[str, list[str]]:
     """By kind of record, a line each; changes are counted by cluster and outcome."""
     phases = {entry.namespace: entry for entry in run.ledger.phases(run.id)}
     changes = Counter((change.cluster, change.outcome) for change in run.ledger.changes(run.id))
-    approval, report = read_approval(run), run.artefacts.find(run.id, REPORT)
+    approval, report = read_approval(run), run.artefacts.find(run.id, TEXT)
     return {
         "approval": [f"{approval['answer']} by {approval['by']} at {approval['at']}"] if approval else [],
         "phase": [f"{name} {entry.phase} at {utc(entry.at):%H:%M:%S}" for name, entry in sorted(phases.items())],

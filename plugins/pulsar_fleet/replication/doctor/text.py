@@ -1,4 +1,4 @@
-"""An examination as text for a terminal, and as Markdown for a page (pure)."""
+"""An examination as text for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from pulsar_fleet.cluster.text import FEW, counted, listed
-from pulsar_fleet.replication.doctor.model import FILL_IN, Diagnosis, Examination, ReplicatorState, Severity, State
+from pulsar_fleet.replication.doctor.model import Examination, Severity, State
 
 MOST_ROWS = 50
 
@@ -61,43 +61,3 @@ def _lines(examination: Examination, changed: str) -> Iterator[str]:
         yield f"… and {counted(len(rows) - MOST_ROWS, 'more replicator')}, all in the JSON document"
     if examination.unread:
         yield f"Unknown, because it could not be read: {listed(examination.unread, 10)}"
-
-
-def examination_markdown(examination: Examination, changed: str = UNCHANGED) -> str:
-    """The same for a page."""
-    parts = [f"# {headline(examination, changed)}"]
-    for connection, reason in sorted(examination.outages.items()):
-        parts.append(f"**{connection} does not answer:** {reason}")
-    if examination.diagnoses:
-        head = ["| diagnosis | where | value | consequence and remedy |", "| --- | --- | --- | --- |"]
-        parts.append("\n".join([*head, *map(_diagnosis_row, examination.diagnoses)]))
-    if examination.replicators:
-        head = ["| replicator | state | backlog, entries | entries/s | causes |", "| --- | --- | --- | --- | --- |"]
-        parts.append("\n".join([*head, *map(_replicator_row, examination.replicators[:MOST_ROWS])]))
-        if len(examination.replicators) > MOST_ROWS:
-            parts.append(f"… and {counted(len(examination.replicators) - MOST_ROWS, 'more replicator')}.")
-    if examination.unread:
-        unread = "\n".join(f"* {_cell(text)}" for text in examination.unread)
-        parts.append(f"## Unknown, because it could not be read\n\n{unread}")
-    calls = ", ".join(f"{cluster} {number:,}" for cluster, number in sorted(examination.calls.items()))
-    parts.append(f"HTTP requests: {calls or 'none'}.")
-    return "\n\n".join(parts) + "\n"
-
-
-def _diagnosis_row(diagnosis: Diagnosis) -> str:
-    calls = "".join(f" `{_cell(call.text())}`" for call in diagnosis.calls)
-    calls += "" if all(call.is_ready for call in diagnosis.calls) else f" {FILL_IN}"
-    return (
-        f"| {diagnosis.severity.upper()} `{diagnosis.id}` | {diagnosis.source} → {diagnosis.target} "
-        f"`{diagnosis.resource}` | {_cell(diagnosis.evidence)} | {_cell(diagnosis.consequence)} "
-        f"**Do:** {_cell(diagnosis.remedy)}{calls} |"
-    )
-
-
-def _replicator_row(row: ReplicatorState) -> str:
-    causes = ", ".join(f"`{cause}`" for cause in row.causes) or "none"
-    return f"| {row.key} | {row.state} | {row.backlog:,} | {row.per_second:,.1f} | {causes} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -35,7 +35,8 @@ from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCa
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.replicators import Reading, ReplicatorFacts, TargetTopic
 from pulsar_fleet.replication.doctor.request import Request
-from pulsar_fleet.replication.doctor.text import examination_markdown, examination_text, headline
+from pulsar_fleet.replication.doctor.text import examination_text, headline
+from pulsar_fleet.report.replication.watch import examination_report
 
 NAME = NamespaceName("acme", "orders")
 TOPIC = TopicName(NAME, "events")
@@ -479,7 +480,7 @@ def test_an_examination_is_the_same_after_it_was_stored() -> None:
     examination = diagnose(with_target(fleet(STALLED), missing_schema={"type": "A"}, accepts_schema=True), Request())
     assert Examination.from_json(examination.to_json()) == examination
     assert "schema-blocked" in examination_text(examination)
-    assert "schema-blocked" in examination_markdown(examination)
+    assert "schema-blocked" in examination_report(examination).markdown()
 
 
 def test_the_page_has_every_state_and_cause() -> None:

@@ -1,15 +1,16 @@
-"""The report of the scheduled verification of replicated namespaces, as Markdown (pure)."""
+"""The report of the scheduled verification of replicated namespaces, (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from pulsar_fleet.cluster.text import counted, duration
-from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.report.document import Outcome, Report, texts
+from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
 from pulsar_fleet.verification.proof_age import ProofAge
 
 
-def proofs_report(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str]) -> str:
+def proofs_report(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str]) -> Report:
     """Whether every replicated namespace has a fresh proof; then a row for each direction of each namespace.
 
     :param old: the proofs that are too old or missing.
@@ -20,7 +21,18 @@ def proofs_report(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Map
     ]
     head = ["| namespace | direction | proven equal | messages |", "| --- | --- | --- | --- |"]
     table = "\n".join([*head, *rows]) if rows else "Nothing is replicated between these clusters."
-    return f"# {_headline(ages, old, failed)}\n\n{failure_details(failed).strip()}\n\n{table}\n"
+    return Report(
+        outcome=Outcome.FAILED if failed or old else Outcome.SUCCEEDED,
+        headline=_headline(ages, old, failed),
+        to_do=_to_do(old, failed),
+        body=texts(failure_details(failed).strip(), table),
+    )
+
+
+def _to_do(old: Sequence[ProofAge], failed: Mapping[str, str]) -> tuple[str, ...]:
+    if failed:
+        return failure_to_do(failed)
+    return ("read in the older runs why these namespaces were not proven equal.",) if old else ()
 
 
 def _headline(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str]) -> str:

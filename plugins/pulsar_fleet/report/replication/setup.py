@@ -1,4 +1,4 @@
-"""The report of a run that set up replication, as Markdown (pure)."""
+"""The report of a run that set up replication, (pure)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.replication.setup.apply import AppliedStage
 from pulsar_fleet.replication.setup.links import ConfirmedLinks
 from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
+from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.planned_run import kept_lines, planned_report, step_table
 
 
@@ -21,15 +22,15 @@ def replication_report(
     links: ConfirmedLinks | None,
     approval: JsonObject | None,
     failed: Mapping[str, str],
-) -> str:
-    """Outcome first, then what to do, the numbers of each stage, how to undo it, findings and the plan.
+) -> Report:
+    """The numbers of each stage and how to undo it, then findings and the plan.
 
     :param stages: by name, in their order.
     """
-    sections = [*step_table(stages, links), *kept_lines(stages, "**Kept**, because it is still used:"), *_undo(stages)]
+    parts = [*step_table(stages, links), *kept_lines(stages, "**Kept**, because it is still used:"), *_undo(stages)]
     return planned_report(
         _outcome(planned, stages, links),
-        sections,
+        parts,
         plan_text=plan_text,
         findings=findings,
         approval=approval,
