@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pulsar_fleet.cluster.text import counted, duration
-from pulsar_fleet.fleet.actions import Approval, actions_of
+from pulsar_fleet.fleet.actions import Action, Approval, actions_of
 from pulsar_fleet.fleet.records import ClusterState, FleetState, NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 
@@ -100,10 +100,12 @@ def fleet_page(
     approvals: Sequence[Approval],
     links: Links,
     view: View,
+    reports: Collection[str],
 ) -> str:
     """The page as HTML.
 
     :param records: of the namespaces that `view` selects.
+    :param reports: the runs that stored a report, of those that `linked_runs` names.
     """
     actions, shown = actions_of(state, approvals), view.select(state.namespaces)
     page: str = _template().render(
@@ -111,19 +113,37 @@ def fleet_page(
         read_at=f"{state.read_at:%Y-%m-%d %H:%M:%S} UTC",
         summary=f"{counted(len(state.clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
         headline=f"Now: {counted(len(actions), 'thing')} to do" if actions else "Now: nothing to do",
-        actions=actions,
+        actions=[(action, _action_link(action, links, reports)) for action in actions],
         links=links,
         clusters=[_cluster(row, state.read_at) for row in state.clusters],
-        namespaces=[_namespace(row, records[row.namespace], state.read_at, links) for row in shown.rows],
+        namespaces=[_namespace(row, records[row.namespace], state.read_at, links, reports) for row in shown.rows],
         shown=f"{len(shown.rows):,} of {counted(shown.matching, 'namespace')}",
         pages=list(_pages(shown.number, shown.last, view)),
         name=view.name,
         phase=view.phase,
         phases=sorted({row.phase for row in state.namespaces if row.phase}),
         conflicts=[_conflict(row, state.read_at) for row in state.conflicts],
-        runs=[_run(row, links) for row in state.newest_runs],
+        runs=[_run(row, links, reports) for row in state.newest_runs],
     )
     return page
+
+
+def linked_runs(
+    state: FleetState, records: Mapping[str, NamespaceRecords], approvals: Sequence[Approval], view: View
+) -> frozenset[str]:
+    """The runs whose reports the page would link."""
+    rows = view.select(state.namespaces).rows
+    runs = (
+        *(action.run_id for action in actions_of(state, approvals)),
+        *(row.run_id for row in state.newest_runs),
+        *(records[row.namespace].phase_run for row in rows),
+        *(row.verdict_run for row in rows),
+    )
+    return frozenset(run for run in runs if run)
+
+
+def _action_link(action: Action, links: Links, reports: Collection[str]) -> str:
+    return action.link or (links.report(action.run_id) if action.run_id in reports else "")
 
 
 def _pages(number: int, last: int, view: View) -> Iterator[tuple[int, str]]:
@@ -142,11 +162,12 @@ def _cluster(row: ClusterState, now: datetime) -> dict[str, str]:
     }
 
 
-def _namespace(row: NamespaceState, newest: NamespaceRecords, now: datetime, links: Links) -> dict[str, Any]:
+def _namespace(
+    row: NamespaceState, newest: NamespaceRecords, now: datetime, links: Links, reports: Collection[str]
+) -> dict[str, Any]:
     phase, phase_css = _PHASES.get(row.phase, ("…", "open")) if row.phase else ("", "")
     verdict, verdict_css = _VERDICTS.get(row.verdict, ("✗", "bad")) if row.verdict else ("", "")
-    records = [("migration", links.report(newest.phase_run))] if newest.phase_run else []
-    records += [("proof", links.report(row.verdict_run))] if row.verdict_run else []
+    runs = (("migration", newest.phase_run), ("proof", row.verdict_run))
     return {
         "namespace": row.namespace,
         "phase": f"{phase} {row.phase}",
@@ -156,7 +177,7 @@ def _namespace(row: NamespaceState, newest: NamespaceRecords, now: datetime, lin
         "verdict_css": verdict_css,
         "messages": f"{newest.messages:,}" if row.verdict else "",
         "verdict_age": _age(newest.verdict_at, now),
-        "links": records,
+        "links": [(label, links.report(run)) for label, run in runs if run in reports],
     }
 
 
@@ -172,7 +193,7 @@ def _conflict(row: OpenConflict, now: datetime) -> dict[str, Any]:
     }
 
 
-def _run(row: RecordedRun, links: Links) -> dict[str, str]:
+def _run(row: RecordedRun, links: Links, reports: Collection[str]) -> dict[str, str]:
     symbol, css = _STATES.get(row.state, ("…", "open"))
     return {
         "began": f"{utc(row.started_at):%Y-%m-%d %H:%M:%S} UTC",
@@ -180,7 +201,7 @@ def _run(row: RecordedRun, links: Links) -> dict[str, str]:
         "state": f"{symbol} {row.state}",
         "css": css,
         "airflow": links.run(row.run_id),
-        "report": links.report(row.run_id),
+        "report": links.report(row.run_id) if row.run_id in reports else "",
         "evidence": links.evidence(row.run_id),
     }
 

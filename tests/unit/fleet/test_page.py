@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from pulsar_fleet.fleet.actions import Approval
-from pulsar_fleet.fleet.page import PAGE_SIZE, Links, View, fleet_page
+from pulsar_fleet.fleet.page import PAGE_SIZE, Links, View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, verdicts
+from pulsar_fleet.report.page import PAGE
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 LINKS = Links("/pulsar-fleet")
@@ -22,7 +25,7 @@ HOSTILE = "acme/<script>alert(1)</script>"
 
 
 @pytest.fixture
-def ledger(new_database: Callable[[], str]) -> Ledger:
+def ledger(new_database: Callable[[], str], records: Path) -> Ledger:
     return Ledger.open(new_database())
 
 
@@ -34,7 +37,8 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
 def page(ledger: Ledger, *approvals: Approval, **view: Any) -> str:
     state, selected = read_fleet(ledger, NOW), View(**view)
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
-    return fleet_page(state, records, approvals, LINKS, selected)
+    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, records, approvals, selected))
+    return fleet_page(state, records, approvals, LINKS, selected, reports)
 
 
 def test_an_empty_ledger_has_nothing_to_do(ledger: Ledger) -> None:
@@ -83,6 +87,24 @@ def test_the_newest_phase_and_verdict_of_a_namespace_count(ledger: Ledger) -> No
     assert "4,118,202" in text
     assert "Now: nothing to do" in text
     assert "prepared" not in text
+
+
+def test_a_report_is_linked_where_one_is_stored(ledger: Ledger) -> None:
+    for run in (RUN, "verify_clusters/1"):
+        ledger.start_run(run, run.partition("/")[0], {})
+        ledger.finish_run(run, "failed")
+    ledger.enter_phase(RUN, "acme/orders", "finished")
+    ledger.record_verdict(
+        "verify_clusters/1", "acme/orders", verdict="different", messages=1, summary="", artefact=None
+    )
+    text = page(ledger)
+    assert "/report?" not in text
+    assert text.count("/evidence?") == 2
+    Artefacts.open().write("verify_clusters/1", PAGE, b"<!doctype html>")
+    text = page(ledger)
+    # What to do names the run twice, the row of the namespace and that of the run once.
+    assert text.count(LINKS.report("verify_clusters/1")) == 4
+    assert text.count("/report?") == 4
 
 
 def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:

@@ -20,12 +20,13 @@ from pulsar_fleet.airflow.web.approvals import waiting_approvals
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
-from pulsar_fleet.fleet.page import Links, View, fleet_page
+from pulsar_fleet.fleet.page import Links, View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.report.page import PAGE
 
 PREFIX = "/pulsar-fleet"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
@@ -64,14 +65,15 @@ def fleet(session: SessionDep, user: GetUserDep, name: str = "", phase: str = ""
     view, ledger = View(name=name, phase=phase, number=page), Ledger.open()
     state = read_fleet(ledger)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
-    return HTMLResponse(fleet_page(state, records, approvals, links, view))
+    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, records, approvals, view))
+    return HTMLResponse(fleet_page(state, records, approvals, links, view, reports))
 
 
 @app.get("/report")
 def report(run: str) -> HTMLResponse:
     """The stored report of a run."""
     artefacts = Artefacts.open()
-    reference = artefacts.find(run, "report.html") if Ledger.open().run(run) else None
+    reference = artefacts.find(run, PAGE) if Ledger.open().run(run) else None
     if reference is None:
         raise NotFound(f"The run {run!r} has stored no report yet.")
     return HTMLResponse(artefacts.read(reference).decode())
