@@ -29,7 +29,8 @@ PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")
 QUERY = urlencode({"run": RUN})
 PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
 METRICS_TOKEN = "scraped-by-prometheus"
-ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/openapi.json", "/docs")
+ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/replicators", "/openapi.json", "/docs")
+WORDS = ("As of", "Migrated", "How to verify this file", "UNCHANGED", "Links of clusters")
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +117,9 @@ def test_metrics_answer_their_own_token_only(airflow: AirflowStack) -> None:
 
 def test_every_page_of_a_run_answers_after_the_login(airflow: AirflowStack) -> None:
     headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
-    for route, words in zip(ROUTES, ("What", "Migrated", "How to verify this file", "UNCHANGED"), strict=False):
+    for route, words in zip(ROUTES, WORDS, strict=False):
         answer = httpx.get(f"{airflow.url}/pulsar-fleet{route}", headers=headers)
-        assert (answer.status_code, words in answer.text or route == "/") == (200, True), answer.text[:500]
+        assert (answer.status_code, words in answer.text) == (200, True), answer.text[:500]
         assert "default-src 'none'" in answer.headers["content-security-policy"]
     missing = httpx.get(f"{airflow.url}/pulsar-fleet/report?run=none", headers=headers)
     assert (missing.status_code, "has stored no report yet" in missing.text) == (404, True)

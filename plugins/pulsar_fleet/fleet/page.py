@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.fleet.actions import Action, Approval, actions_of
+from pulsar_fleet.fleet.layout import FLEET, Frame, Links, Part, age, part_of, render
 from pulsar_fleet.fleet.records import ClusterState, FleetState, NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 
 PAGE_SIZE = 100
-REFRESH_SECONDS = 15
 _PHASES = {
     **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
     "incomplete": ("✗", "bad"),
@@ -26,48 +22,6 @@ _PHASES = {
 }
 _STATES = {"succeeded": ("✓", "good"), "failed": ("✗", "bad"), "undone": ("↩", "open"), "running": ("…", "open")}
 _VERDICTS = {"equal": ("✓", "good"), "inconclusive": ("?", "open")}
-_COMMAND_LINE = "cli/"
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Where the pages of a run are.
-
-    :param base: the path under which the pages are served.
-    :param airflow: the path of Airflow itself.
-    """
-
-    base: str
-    airflow: str = ""
-
-    def report(self, run_id: str) -> str:
-        """The report of a run."""
-        return f"{self.base}/report?{urlencode({'run': run_id})}"
-
-    def evidence(self, run_id: str) -> str:
-        """The evidence of a run."""
-        return f"{self.base}/evidence?{urlencode({'run': run_id})}"
-
-    def audit(self) -> str:
-        """The check of the audit chain."""
-        return f"{self.base}/audit"
-
-    def run(self, run_id: str) -> str:
-        """The run in Airflow; empty for a run of the command line."""
-        dag_id, _, dag_run = run_id.partition("/")
-        if run_id.startswith(_COMMAND_LINE) or not dag_run:
-            return ""
-        return f"{self.airflow}/dags/{quote(dag_id, safe='')}/runs/{quote(dag_run, safe='')}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """The namespaces of one page, of how many that match, and the numbers of this page and the last one."""
-
-    rows: tuple[NamespaceState, ...]
-    matching: int
-    number: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +29,18 @@ class View:
     """Which namespaces are shown.
 
     :param number: of the page, from 1.
+    :param live: see `Frame`.
     """
 
     name: str = ""
     phase: str = ""
     number: int = 1
+    live: bool = False
 
-    def select(self, namespaces: Sequence[NamespaceState]) -> Shown:
+    def select(self, namespaces: Sequence[NamespaceState]) -> Part:
         """The namespaces of this page."""
         matching = [row for row in namespaces if self.name in row.namespace and self.phase in ("", row.phase)]
-        last = max(1, -(-len(matching) // PAGE_SIZE))
-        number = min(max(self.number, 1), last)
-        rows = tuple(matching[(number - 1) * PAGE_SIZE : number * PAGE_SIZE])
-        return Shown(rows=rows, matching=len(matching), number=number, last=last)
-
-    def query(self, number: int) -> str:
-        """The query of another page with the same filter."""
-        return "?" + urlencode({"name": self.name, "phase": self.phase, "page": number})
+        return part_of(matching, self.number, PAGE_SIZE)
 
 
 def fleet_page(
@@ -108,24 +57,24 @@ def fleet_page(
     :param reports: the runs that stored a report, of those that `linked_runs` names.
     """
     actions, shown = actions_of(state, approvals), view.select(state.namespaces)
-    page: str = _template().render(
-        refresh=REFRESH_SECONDS,
-        read_at=f"{state.read_at:%Y-%m-%d %H:%M:%S} UTC",
-        summary=f"{counted(len(state.clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
+    query: dict[str, str | int] = {"name": view.name, "phase": view.phase, "page": view.number}
+    frame = Frame(here=FLEET, links=links, read_at=state.read_at, query=query, live=view.live)
+    return render(
+        "fleet.html",
+        frame,
+        f"{counted(len(state.clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
         headline=f"Now: {counted(len(actions), 'thing')} to do" if actions else "Now: nothing to do",
         actions=[(action, _action_link(action, links, reports)) for action in actions],
-        links=links,
         clusters=[_cluster(row, state.read_at) for row in state.clusters],
         namespaces=[_namespace(row, records[row.namespace], state.read_at, links, reports) for row in shown.rows],
         shown=f"{len(shown.rows):,} of {counted(shown.matching, 'namespace')}",
-        pages=list(_pages(shown.number, shown.last, view)),
+        pages=list(shown.numbers(frame)),
         name=view.name,
         phase=view.phase,
         phases=sorted({row.phase for row in state.namespaces if row.phase}),
         conflicts=[_conflict(row, state.read_at) for row in state.conflicts],
         runs=[_run(row, links, reports) for row in state.newest_runs],
     )
-    return page
 
 
 def linked_runs(
@@ -146,19 +95,13 @@ def _action_link(action: Action, links: Links, reports: Collection[str]) -> str:
     return action.link or (links.report(action.run_id) if action.run_id in reports else "")
 
 
-def _pages(number: int, last: int, view: View) -> Iterator[tuple[int, str]]:
-    """The first and last pages and those beside the shown one, with links."""
-    near = {1, 2, last - 1, last, *range(number - 2, number + 3)}
-    yield from ((page, "" if page == number else view.query(page)) for page in sorted(near) if 1 <= page <= last)
-
-
 def _cluster(row: ClusterState, now: datetime) -> dict[str, str]:
-    outage = f"✗ unreachable since {_age(row.outage_since, now)}" if row.outage_since else ""
+    outage = f"✗ unreachable since {age(row.outage_since, now)}" if row.outage_since else ""
     return {
         "name": row.name,
         "state": outage or "✓ answered the last scan",
         "css": "bad" if outage else "good",
-        "scanned": f"{_age(row.scanned_at, now)} ago" if row.scanned_at else "never",
+        "scanned": f"{age(row.scanned_at, now)} ago" if row.scanned_at else "never",
     }
 
 
@@ -172,11 +115,11 @@ def _namespace(
         "namespace": row.namespace,
         "phase": f"{phase} {row.phase}",
         "phase_css": phase_css,
-        "phase_age": _age(newest.phase_at, now),
+        "phase_age": age(newest.phase_at, now),
         "verdict": f"{verdict} {row.verdict}",
         "verdict_css": verdict_css,
         "messages": f"{newest.messages:,}" if row.verdict else "",
-        "verdict_age": _age(newest.verdict_at, now),
+        "verdict_age": age(newest.verdict_at, now),
         "links": [(label, links.report(run)) for label, run in runs if run in reports],
     }
 
@@ -188,7 +131,7 @@ def _conflict(row: OpenConflict, now: datetime) -> dict[str, Any]:
         "field": row.field,
         "winner": row.winner,
         "sides": sides,
-        "age": _age(row.at, now),
+        "age": age(row.at, now),
         "id": row.id,
     }
 
@@ -204,14 +147,3 @@ def _run(row: RecordedRun, links: Links, reports: Collection[str]) -> dict[str, 
         "report": links.report(row.run_id) if row.run_id in reports else "",
         "evidence": links.evidence(row.run_id),
     }
-
-
-def _age(time: datetime | None, now: datetime) -> str:
-    return duration(max(0.0, (now - time).total_seconds())) if time else ""
-
-
-@cache
-def _template() -> Any:
-    loader = PackageLoader("pulsar_fleet.fleet")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("fleet.html")

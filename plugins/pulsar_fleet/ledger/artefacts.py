@@ -112,7 +112,7 @@ class Artefacts:
 
     def find(self, run_id: str, name: str) -> Reference | None:
         """The document of that name that the run stored earlier; None if there is none."""
-        path = self.folder(run_id) / name
+        path = self.root / _safe(run_id) / name
         if not path.exists():
             return None
         content = path.read_bytes()

@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from pulsar_fleet.fleet.actions import Approval
-from pulsar_fleet.fleet.page import PAGE_SIZE, Links, View, fleet_page, linked_runs
+from pulsar_fleet.fleet.layout import Links
+from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -117,6 +118,14 @@ def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:
     text = page(ledger, Approval(subject=HOSTILE, link="/dags/x", waiting=timedelta()), name="<script>")
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 6
+
+
+def test_the_page_moves_by_itself_only_when_somebody_asks(ledger: Ledger) -> None:
+    assert 'http-equiv="refresh"' not in page(ledger)
+    assert "live=1" in page(ledger)
+    text = page(ledger, live=True, name="orders")
+    assert 'http-equiv="refresh" content="15"' in text
+    assert "name=orders&amp;phase=&amp;page=1&amp;live=0" in text
 
 
 def test_namespaces_are_filtered_and_paged(ledger: Ledger) -> None:

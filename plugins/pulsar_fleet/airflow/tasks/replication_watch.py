@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 PROCEDURE = "watch_replication"
 METRICS = "pulsar_fleet.replication"
-EXAMINATION = "examination.json"
 
 
 @task
@@ -44,6 +43,7 @@ def read_request(params: dict[str, Any]) -> None:
 def examine_replicators(params: dict[str, Any]) -> JsonObject:
     """Diagnose every replicator, and emit an asset event for each cluster whose replicators changed their state."""
     from pulsar_fleet.replication.doctor.changes import record_states
+    from pulsar_fleet.replication.doctor.records import store_examination
     from pulsar_fleet.replication.doctor.request import Request
     from pulsar_fleet.replication.doctor.steps import examine
     from pulsar_fleet.replication.doctor.text import headline
@@ -55,7 +55,7 @@ def examine_replicators(params: dict[str, Any]) -> JsonObject:
     for change in changes:
         log.info("%s", change.text())
     emit_replication_changed(changes, run.id)
-    return run.artefacts.write_json(run.id, EXAMINATION, examination.to_json()).to_json()
+    return store_examination(run, examination).to_json()
 
 
 @task
@@ -80,30 +80,24 @@ def send_remedies(params: dict[str, Any], examination: JsonObject) -> str:
 def write_report(params: dict[str, Any]) -> str:
     """Report states and causes; fail if a replicator does not work and `fail_on_fault` is set, or a task failed."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.ledger.artefacts import Reference
-    from pulsar_fleet.replication.doctor.model import Examination
-    from pulsar_fleet.replication.doctor.remedies import RemedyResult
-    from pulsar_fleet.replication.doctor.steps import REMEDY
-    from pulsar_fleet.replication.doctor.text import UNCHANGED, examination_text
+    from pulsar_fleet.replication.doctor.records import last_examination
+    from pulsar_fleet.replication.doctor.text import examination_text
     from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.replication.watch import examination_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
-    stored = context["ti"].xcom_pull(task_ids="examine_replicators")
-    if stored is None and not failed:
+    # A run that is tried again may have an examination of its first try only.
+    examined = last_examination(run) if context["ti"].xcom_pull(task_ids="examine_replicators") else None
+    if examined is None and not failed:
         raise AirflowSkipException("Nothing was examined.")
-    if stored is None:
+    if examined is None:
         report = failed_report(failed, "Nothing was examined.")
         store_report(run, report)
         finish_run(context, failed)
         return report.markdown()
-    examination = Examination.from_json(run.artefacts.read_json(Reference.from_json(stored)))
-    changed = UNCHANGED
-    if remedy := run.stored(REMEDY):
-        result = RemedyResult.from_json(remedy)
-        examination, changed = result.after, result.changed()
+    examination, changed = examined
     for state, number in examination.counts.items():
         Stats.gauge(f"{METRICS}.{state}", number)
     report = examination_report(examination, changed)

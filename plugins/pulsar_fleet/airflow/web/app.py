@@ -5,6 +5,7 @@ Every route needs the permission to see plugins. They read the ledger and the ar
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from html import escape
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -20,8 +21,11 @@ from pulsar_fleet.airflow.web.approvals import waiting_approvals
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
-from pulsar_fleet.fleet.page import Links, View, fleet_page, linked_runs
+from pulsar_fleet.fleet.layout import Links
+from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.fleet.replicators import read_watched
+from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
@@ -58,15 +62,27 @@ async def show_error(_: Request, error: Exception) -> HTMLResponse:
 
 
 @app.get("/")
-def fleet(session: SessionDep, user: GetUserDep, name: str = "", phase: str = "", page: int = 1) -> HTMLResponse:
+def fleet(
+    session: SessionDep, user: GetUserDep, name: str = "", phase: str = "", page: int = 1, live: bool = False
+) -> HTMLResponse:
     """The Fleet page."""
-    links = Links(_base() + PREFIX, _base())
+    links = _links()
     approvals = waiting_approvals(session, get_auth_manager().get_authorized_dag_ids(user=user), _base())
-    view, ledger = View(name=name, phase=phase, number=page), Ledger.open()
+    view, ledger = View(name=name, phase=phase, number=page, live=live), Ledger.open()
     state = read_fleet(ledger)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = Artefacts.open().runs_with(PAGE, linked_runs(state, records, approvals, view))
     return HTMLResponse(fleet_page(state, records, approvals, links, view, reports))
+
+
+@app.get("/replicators")
+def replicators(page: int = 1, live: bool = False) -> HTMLResponse:
+    """Every link of clusters as `watch_replication` last read it."""
+    artefacts = Artefacts.open()
+    watched = read_watched(Ledger.open(), artefacts)
+    reports = artefacts.runs_with(PAGE, [fleet.run_id for fleet in watched])
+    view = ReplicatorsView(number=page, live=live)
+    return HTMLResponse(replicators_page(watched, datetime.now(UTC), _links(), view, reports))
 
 
 @app.get("/report")
@@ -91,6 +107,10 @@ def audit() -> HTMLResponse:
     result = check_chain(Ledger.open().engine)
     outcome = "\n".join(["CHANGED:", *result.problems]) if result.problems else "UNCHANGED."
     return HTMLResponse(_text_page("Audit chain", f"{outcome}\nEntries: {result.entries:,}. Last: {result.head}"))
+
+
+def _links() -> Links:
+    return Links(_base() + PREFIX, _base())
 
 
 def _base() -> str:

@@ -31,6 +31,7 @@ from pulsar_fleet.replication.doctor.causes.pair import (
 from pulsar_fleet.replication.doctor.causes.schemas import find_schema_causes
 from pulsar_fleet.replication.doctor.causes.topics import find_topic_causes
 from pulsar_fleet.replication.doctor.facts import FleetFacts
+from pulsar_fleet.replication.doctor.link_states import forecast_seconds, link_states
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, RemedyCall, ReplicatorState, State, ordered
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts
 from pulsar_fleet.replication.doctor.request import Request
@@ -54,6 +55,7 @@ def diagnose(facts: FleetFacts, request: Request) -> Examination:
         namespaces=len({name for _, name in facts.namespaces}),
         counts=Counter(row.state.value for row in assessed),
         replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
+        links=link_states(assessed),
         diagnoses=ordered([_with_defects(facts, diagnosis) for diagnosis in _once(explained)]),
         unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
         outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},
@@ -80,13 +82,6 @@ def state_of(row: ReplicatorFacts, behind_seconds: float) -> State:
     if row.moved == 0:
         return State.STALLED
     return State.BEHIND if row.last.backlog > row.per_second * behind_seconds else State.HEALTHY
-
-
-def forecast_seconds(row: ReplicatorFacts) -> float | None:
-    """Until the backlog is sent if both rates stay; None if it does not shrink."""
-    if row.growth_per_second >= 0 or row.last is None:
-        return None
-    return row.last.backlog / -row.growth_per_second
 
 
 def _explain(facts: FleetFacts, assessed: Sequence[Assessed], request: Request) -> Iterator[Explained]:

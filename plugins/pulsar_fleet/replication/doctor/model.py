@@ -155,11 +155,41 @@ class ReplicatorState(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkState(Document):
+    """All replicators from one cluster to another.
+
+    :param counts: state → number of replicators.
+    :param backlog: entries that are not yet replicated.
+    :param delay_seconds: age of the oldest of them.
+    :param per_second: entries that the target confirms per second.
+    :param catch_up_seconds: until every backlog is sent at these rates; None if that of a replicator is not known.
+    """
+
+    source: str
+    target: str
+    counts: Mapping[str, int]
+    backlog: int = 0
+    delay_seconds: float = 0.0
+    per_second: float = 0.0
+    catch_up_seconds: float | None = None
+
+    @property
+    def worst(self) -> State:
+        """The state of the replicator that needs a person most."""
+        return next(state for state in _WORST_FIRST if self.counts.get(state.value))
+
+
+_WORST_FIRST = (State.MISSING, State.DISCONNECTED, State.STALLED, State.BEHIND, State.UNKNOWN, State.HEALTHY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination(Document):
     """What a run of the doctor found.
 
     :param counts: state → number of replicators.
     :param replicators: those that are not healthy.
+    :param links: all replicators, by source and target.
+    :param read_at: of the last reading, seconds since 1970; 0 in an examination of an earlier release.
     :param unread: facts that could not be read, as texts; what depends on them is unknown.
     :param outages: connection → why its cluster does not answer.
     :param calls: cluster → number of HTTP requests.
@@ -171,6 +201,8 @@ class Examination(Document):
     namespaces: int
     counts: Mapping[str, int]
     replicators: tuple[ReplicatorState, ...] = ()
+    links: tuple[LinkState, ...] = ()
+    read_at: float = 0.0
     diagnoses: tuple[Diagnosis, ...] = ()
     unread: tuple[str, ...] = ()
     outages: Mapping[str, str] = field(default_factory=dict)

@@ -19,13 +19,13 @@ from pulsar_fleet.replication.doctor.diagnosis import diagnose
 from pulsar_fleet.replication.doctor.facts import renewed, require_clusters
 from pulsar_fleet.replication.doctor.model import Examination
 from pulsar_fleet.replication.doctor.reading.fleet import read_fleet
+from pulsar_fleet.replication.doctor.records import store_remedy
 from pulsar_fleet.replication.doctor.remedies import RemedyResult, chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.request import Request
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
-REMEDY = "remedy.json"
 _REPEAT_SECONDS = 5.0
 
 
@@ -54,7 +54,7 @@ async def examine(connections: Sequence[ClusterConnection], request: Request) ->
             selection = Selection(namespaces=names)
             facts = renewed(facts, await read_fleet(fleet, connections, replace(request, selection=selection)))
             examination = diagnose(facts, request)
-    examination = replace(examination, seconds=round(time.monotonic() - began, 2))
+    examination = replace(examination, seconds=round(time.monotonic() - began, 2), read_at=round(time.time(), 1))
     log.info("%s replicators examined in %s s", sum(examination.counts.values()), examination.seconds)
     return examination
 
@@ -80,5 +80,5 @@ async def heal(
     async with open_fleet(connections, PATIENCE_SECONDS) as fleet:
         sent = await send_remedies(fleet.clusters, calls)
     result = RemedyResult(sent=sent, before=before, after=await examine(connections, request))
-    run.artefacts.write_json(run.id, REMEDY, result.to_json())
+    store_remedy(run, result)
     return result

@@ -20,7 +20,7 @@ from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.changes import changes_between
-from pulsar_fleet.replication.doctor.diagnosis import diagnose, forecast_seconds, state_of
+from pulsar_fleet.replication.doctor.diagnosis import diagnose, state_of
 from pulsar_fleet.replication.doctor.facts import (
     ClusterFacts,
     FleetFacts,
@@ -31,6 +31,7 @@ from pulsar_fleet.replication.doctor.facts import (
     renewed,
     require_clusters,
 )
+from pulsar_fleet.replication.doctor.link_states import forecast_seconds
 from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCall, Severity, State, placeholder
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.replicators import Reading, ReplicatorFacts, TargetTopic
@@ -102,6 +103,31 @@ def test_a_fleet_whose_replicators_are_idle_and_connected_is_healthy() -> None:
     examination = diagnose(fleet(), Request())
     assert (examination.diagnoses, examination.replicators, examination.counts) == ((), (), {"healthy": 2})
     assert headline(examination).startswith("Replication works.")
+
+
+def test_a_link_is_as_late_as_its_latest_replicator() -> None:
+    slow = replicator(
+        topic=TOPIC.partition(1),
+        first=Reading(connected=True, backlog=530),
+        last=Reading(connected=True, backlog=500, delay_seconds=70),
+        cursors=(cursor(4, 4), cursor(5, 64)),
+        seconds=3.0,
+    )
+    back = replicator(source="green", target="blue")
+    link, other = diagnose(fleet(replicator(), slow, back), Request(behind_seconds=10)).links
+    assert (link.source, link.target, link.counts, link.worst) == (
+        "blue",
+        "green",
+        {"healthy": 1, "behind": 1},
+        "behind",
+    )
+    assert (link.backlog, link.delay_seconds, link.per_second, link.catch_up_seconds) == (500, 70, 20, 50)
+    assert (other.source, other.worst, other.backlog, other.catch_up_seconds) == ("green", State.HEALTHY, 0, 0)
+
+
+def test_a_link_with_a_replicator_that_does_not_catch_up_has_no_end() -> None:
+    (link,) = diagnose(fleet(replicator(), DISCONNECTED), Request()).links
+    assert (link.worst, link.backlog, link.catch_up_seconds) == (State.DISCONNECTED, 5, None)
 
 
 @pytest.mark.parametrize(
