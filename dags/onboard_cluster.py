@@ -22,7 +22,7 @@ from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
-from pulsar_fleet.settings.onboarding import SETTINGS
+from pulsar_fleet.settings.onboard import SETTINGS
 
 
 @dag(

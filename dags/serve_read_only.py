@@ -26,13 +26,13 @@ from pulsar_fleet.airflow import PlanApprovalOperator
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only
-from pulsar_fleet.settings.read_only import SETTINGS
+from pulsar_fleet.settings.read_only import SERVE_READ_ONLY
 
 
 @dag(
     schedule=None,
     catchup=False,
-    params=form(SETTINGS),
+    params=form(SERVE_READ_ONLY),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],

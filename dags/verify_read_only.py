@@ -19,14 +19,14 @@ from pulsar_fleet.airflow import VerifyMessagesOperator
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_proofs
-from pulsar_fleet.settings.read_only_proofs import SETTINGS
+from pulsar_fleet.settings.read_only import VERIFY_READ_ONLY
 
 JOBS = Path(__file__).parents[1] / "spark_jobs"
 
 
 @dag(
     schedule=None,
-    params=form(SETTINGS),
+    params=form(VERIFY_READ_ONLY),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only", "verification"],

@@ -16,7 +16,7 @@ from airflow.sdk import dag
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_watch
-from pulsar_fleet.settings.read_only_watch import WATCH_READ_ONLY
+from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
 
 
 @dag(

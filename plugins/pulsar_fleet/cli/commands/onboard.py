@@ -14,7 +14,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.onboarding.steps import PROCEDURE
 from pulsar_fleet.preflight.waivers import parse_waivers
-from pulsar_fleet.settings.onboarding import SETTINGS
+from pulsar_fleet.settings.onboard import SETTINGS
 
 
 @with_settings(SETTINGS, arguments={"source": SOURCE_HELP, "target": TARGET_HELP}, required=False)

@@ -24,12 +24,12 @@ from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
 from pulsar_fleet.read_only.recorded_calls import PROCEDURE
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.report.read_only import outcome_line
-from pulsar_fleet.settings.read_only import SETTINGS
+from pulsar_fleet.settings.read_only import SERVE_READ_ONLY
 
 Result = TypeVar("Result")
 
 
-@with_settings(SETTINGS, arguments={"cluster": CLUSTER_HELP})
+@with_settings(SERVE_READ_ONLY, arguments={"cluster": CLUSTER_HELP})
 def serve_read_only(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     """Serve topics read-only by shadow topics, beside their owner. After Ctrl-C repeat the command."""
     dry_run = conf["dry_run"]

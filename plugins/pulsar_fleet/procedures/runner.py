@@ -1,0 +1,100 @@
+"""Check, step and report of any procedure; each stores its result with the run (client)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.approval import read_approval
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.preflight.findings import Finding, blockers
+from pulsar_fleet.procedures.procedure import Procedure, Session
+from pulsar_fleet.report.document import Report
+from pulsar_fleet.report.page import store_report
+from pulsar_fleet.report.planned_run import planned_report, unplanned_report
+
+_PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md", "steps/{}.json"
+
+
+@asynccontextmanager
+async def open_session(
+    conf: JsonObject, run: Run, connections: Mapping[str, ClusterConnection]
+) -> AsyncIterator[Session]:
+    """A client for each cluster, closed at the end."""
+    async with AsyncExitStack() as stack:
+        clusters = {
+            name: await stack.enter_async_context(AdminClient(connection)) for name, connection in connections.items()
+        }
+        yield Session(conf, run, clusters)
+
+
+async def check(procedure: Procedure, session: Session) -> JsonObject:
+    """Check and store what the run would do; returns what `PlanApprovalOperator` reads."""
+    checked, run = await procedure.check(session), session.run
+    listed = "\n".join(f"* {line}" for line in checked.changes)
+    findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
+    stopping = len(blockers(checked.findings))
+    planned: JsonObject = {
+        "id": run.id.rpartition("/")[2],
+        "headline": checked.headline,
+        "text": run.artefacts.write(run.id, _TEXT, listed.encode()).to_json(),
+        "findings": findings.to_json(),
+        "changes": len(checked.changes),
+        "blockers": stopping,
+        "warnings": len(checked.findings) - stopping,
+    }
+    run.artefacts.write_json(run.id, _PLANNED, planned)
+    return planned
+
+
+def read_findings(run: Run) -> tuple[Finding, ...]:
+    """What the check found; empty before it."""
+    return tuple(Finding.from_json(document) for document in run.stored(_FINDINGS) or ())
+
+
+def read_changes(run: Run) -> str:
+    """What the run would do, as Markdown; empty before the check."""
+    reference = run.artefacts.find(run.id, _TEXT)
+    return run.artefacts.read(reference).decode() if reference else ""
+
+
+async def run_step(procedure: Procedure, name: str, session: Session) -> str:
+    """Run a step, also one that has run before, and store what it says."""
+    (step,) = [step for step in procedure.work if step.name == name]
+    said = await step.work(session)
+    session.run.artefacts.write_json(session.run.id, _RESULT.format(name), said)
+    return said
+
+
+def step_result(run: Run, name: str) -> str:
+    """What a step said; empty before it has ended."""
+    return str(run.stored(_RESULT.format(name)) or "")
+
+
+def write_report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
+    """Store the report of the run: outcome, approval, what each step did, findings and plan.
+
+    :param failed: step → why it failed.
+    """
+    report = _report(procedure, run, failed)
+    store_report(run, report)
+    return report
+
+
+def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
+    planned = run.stored(_PLANNED)
+    if not isinstance(planned, dict):
+        return unplanned_report(failed)
+    said = {step.name: text for step in procedure.work if (text := step_result(run, step.name))}
+    rows = "\n".join(["| step | result |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in said.items())])
+    return planned_report(
+        list(said.values())[-1] if len(said) == len(procedure.work) else planned["headline"],
+        [rows] if said else [],
+        plan_text=read_changes(run),
+        findings=read_findings(run),
+        approval=read_approval(run),
+        failed=failed,
+    )
