@@ -27,7 +27,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_a_migration_needs_a_waiver_for_each_unknown_broker(
     fleet: Fleet, records: Path, new_namespace: NewNamespace
 ) -> None:
