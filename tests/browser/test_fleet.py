@@ -12,12 +12,18 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from tests.support.chromium import browser
 
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
+from pulsar_fleet.replication.doctor.records import store_examination
+from pulsar_fleet.report.document import Outcome, Report, Section
+from pulsar_fleet.report.migration_timeline import migration_picture
+from pulsar_fleet.report.page import store_report
 from pulsar_sandbox.demo.stack import START_SECONDS, AirflowStack
 
 pytestmark = pytest.mark.fleet
@@ -31,6 +37,28 @@ PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
 METRICS_TOKEN = "scraped-by-prometheus"
 ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/replicators", "/openapi.json", "/docs")
 WORDS = ("As of", "Migrated", "How to verify this file", "UNCHANGED", "Links of clusters")
+
+
+TOPIC = "persistent://acme/orders/events"
+EXAMINATION = Examination(
+    clusters=("blue", "green"),
+    namespaces=1,
+    counts={"stalled": 1},
+    replicators=(ReplicatorState(source="blue", target="green", topic=TOPIC, state=State.STALLED, backlog=412_000),),
+    links=(LinkState(source="blue", target="green", counts={"stalled": 1}, backlog=412_000),),
+    diagnoses=(
+        Diagnosis(
+            id="schema-blocked",
+            severity=Severity.FAULT,
+            resource=TOPIC,
+            source="blue",
+            target="green",
+            evidence="green lacks version 3.",
+            consequence="Nothing is replicated.",
+            remedy="allow the schema.",
+        ),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +90,19 @@ def fill(folder: Path) -> None:
         run.ledger.enter_phase(RUN, "acme/orders", phase)
     run.ledger.enter_phase(RUN, HOSTILE, "prepared")
     run.ledger.record_verdict(RUN, "acme/orders", verdict="equal", messages=4118202, summary="", artefact=None)
-    run.artefacts.write(RUN, "report.html", b"<!doctype html><title>Report</title><h1>Migrated</h1>")
+    table = "| namespace | phase |\n| --- | --- |\n| acme/orders | finished |"
+    report = Report(
+        outcome=Outcome.ATTENTION,
+        headline="Migrated 1 namespace",
+        to_do=("restart billing.",),
+        body=(table,),
+        details=(Section(title="Proofs", text="```\nEQUAL\n```"),),
+    )
+    store_report(run, report, picture=migration_picture(run.ledger.phases(RUN), {}))
+    watch = Run("watch_replication/scheduled__1", ledger, run.artefacts)
+    ledger.start_run(watch.id, "watch_replication", {"clusters": ["pulsar_blue", "pulsar_green"], "selection": []})
+    store_examination(watch, EXAMINATION)
+    ledger.finish_run(watch.id, "succeeded")
     run.ledger.finish_run(RUN, "failed")
 
 
@@ -150,6 +190,30 @@ def test_evidence_is_one_click_away_and_the_filter_works_with_the_keyboard(page:
         page.screenshot(path=Path(PICTURES) / "fleet_page.png")
     fleet.get_by_role("link", name="evidence").first.click()
     expect(fleet.get_by_text("How to verify this file")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_of_accessibility(airflow: AirflowStack, page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    for route, words in zip(ROUTES, WORDS, strict=False):
+        page.goto(f"{airflow.url}/pulsar-fleet{route}")
+        expect(page.get_by_text(words).first).to_be_visible()
+        for part in page.locator("details").all():
+            part.evaluate("part => { part.open = true }")
+        assert faults(page) == [], route
+
+
+def test_the_check_of_accessibility_finds_a_fault() -> None:
+    with browser() as running:
+        page = running.new_page()
+        page.set_content("<!doctype html><html lang='en'><title>x</title><main><h1>x</h1><input></main></html>")
+        assert faults(page) == ["critical label"]
+
+
+def faults(page: Page) -> list[str]:
+    """What axe-core finds that keeps somebody from the page, or makes it hard."""
+    violations = Axe().run(page).response["violations"]
+    return [f"{row['impact']} {row['id']}" for row in violations if row["impact"] in ("serious", "critical")]
 
 
 def test_ages_are_those_of_the_ledger(page: Page) -> None:
