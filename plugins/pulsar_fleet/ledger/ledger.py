@@ -19,7 +19,7 @@ from pulsar_fleet.ledger.database_errors import explain_errors
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0006"
+NEWEST = "0007"
 MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
 """The procedures that reserve namespaces while they run."""
 

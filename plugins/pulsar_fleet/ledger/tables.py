@@ -106,6 +106,8 @@ observations = sa.Table(
     sa.Column("name", sa.String(1000), primary_key=True),
     sa.Column("document", sa.JSON, nullable=False),
     sa.Column("observed_at", sa.Float, nullable=False),
+    sa.Index("ix_fleet_observations_scan", "cluster", "observed_at"),
+    sa.Index("ix_fleet_observations_name", "kind", "name", "cluster"),
 )
 
 conflicts = sa.Table(
@@ -135,4 +137,5 @@ resource_versions = sa.Table(
     sa.Column("document", sa.JSON, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("ix_fleet_resource_versions_kind", "kind", "name", "cluster", "at"),
 )

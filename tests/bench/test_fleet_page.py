@@ -1,0 +1,139 @@
+"""What the Fleet page costs the server with 10,000 namespaces on 20 clusters: time and bytes.
+
+The floor is what no page can avoid: the newest phase and the newest verdict of each namespace, read by plain SQL.
+PULSAR_FLEET_BENCH_NAMESPACES (default 10000) and PULSAR_FLEET_BENCH_CLUSTERS (default 20).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from pulsar_fleet.fleet.layout import Links
+from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
+from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.tables import observations, phases, runs, verdicts
+from pulsar_fleet.report.page import PAGE
+
+NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "10000"))
+CLUSTERS = int(os.environ.get("PULSAR_FLEET_BENCH_CLUSTERS", "20"))
+PHASES = ("checked", "prepared", "frozen", "replicated", "quiesced", "cut_over", "drained", "finished")
+ROUNDS = 5
+RATIO = 6.0
+MOST_BYTES = 300_000
+NOW = datetime.now(UTC)
+LINKS = Links("/pulsar-fleet")
+FLOOR = (
+    "SELECT namespace, phase FROM fleet_phases WHERE id IN (SELECT max(id) FROM fleet_phases GROUP BY namespace)",
+    "SELECT v.scope, v.verdict, v.run_id FROM fleet_verdicts v JOIN (SELECT scope, max(at) AS at FROM fleet_verdicts "
+    "GROUP BY scope) n ON v.scope = n.scope AND v.at = n.at",
+)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    filled = Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('fleet') / 'ledger.db'}")
+    fill(filled)
+    return filled
+
+
+def fill(ledger: Ledger) -> None:
+    names = [f"tenant-{number % 100:03}/namespace-{number:05}" for number in range(NAMESPACES)]
+    waves = [f"migrate_namespaces/scheduled__{number}" for number in range(-(-NAMESPACES // 100))]
+    at = [NOW - timedelta(hours=number) for number in range(len(PHASES))][::-1]
+    insert(
+        ledger,
+        phases,
+        (
+            {"run_id": waves[number // 100], "namespace": name, "phase": phase, "at": began}
+            for phase, began in zip(PHASES, at, strict=True)
+            for number, name in enumerate(names)
+        ),
+    )
+    proven = {"verdict": "equal", "messages": 4_118_202, "summary": "", "at": NOW}
+    insert(ledger, verdicts, ({"run_id": "verify_clusters/1", "scope": name, **proven} for name in names))
+    run = {"procedure": "migrate_namespaces", "conf": {}, "state": "succeeded"}
+    insert(
+        ledger,
+        runs,
+        ({"run_id": wave, "started_at": NOW - timedelta(minutes=n), **run} for n, wave in enumerate(waves)),
+    )
+    insert(ledger, observations, observed(names))
+
+
+def observed(names: list[str]) -> Iterator[dict[str, Any]]:
+    """As a reconciliation stores them: thirty fields of each namespace with digest and times."""
+    clusters = [f"cluster-{number:02}" for number in range(CLUSTERS)]
+    fields = {f"policy_{number}": ["0f" * 12, 0.0, 1_764_000_000.5, []] for number in range(30)}
+    row = {"fleet": "+".join(clusters), "kind": "namespace", "observed_at": NOW.timestamp()}
+    for cluster in clusters:
+        for number, name in enumerate(names):
+            changed = {"policy_7": ["1e" * 12, 0.0, 1.5, []]} if number % 10 == 0 and cluster.endswith("7") else {}
+            yield {
+                **row,
+                "cluster": cluster,
+                "name": name,
+                "document": {"fields": {**fields, **changed}, "expected": {}},
+            }
+
+
+def insert(ledger: Ledger, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
+    with ledger.engine.begin() as connection:
+        batch: list[dict[str, Any]] = []
+        for row in rows:
+            batch.append(row)
+            if len(batch) == 10_000:
+                connection.execute(table.insert(), batch)
+                batch = []
+        if batch:
+            connection.execute(table.insert(), batch)
+
+
+def best(work: Callable[[], object]) -> float:
+    """The shortest CPU time of some rounds, in seconds: another process on the machine does not count."""
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+def floor(ledger: Ledger) -> None:
+    with ledger.engine.connect() as connection:
+        for query in FLOOR:
+            assert len(connection.execute(sa.text(query)).all()) == NAMESPACES
+
+
+def fleet(ledger: Ledger, artefacts: Artefacts, number: int) -> str:
+    """As the route makes it."""
+    view, state = View(number=number), read_fleet(ledger)
+    records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
+    reports = artefacts.runs_with(PAGE, linked_runs(state, records, (), view))
+    return fleet_page(state, records, (), LINKS, view, reports)
+
+
+def test_the_fleet_page_is_small_and_near_the_floor(ledger: Ledger, tmp_path: Path) -> None:
+    artefacts = Artefacts.open(str(tmp_path))
+    text = fleet(ledger, artefacts, 50)
+    assert f"{CLUSTERS} clusters, {NAMESPACES:,} namespaces" in text
+    compare("Fleet page", ledger, len(text.encode()), lambda: fleet(ledger, artefacts, 50))
+
+
+def compare(name: str, ledger: Ledger, size: int, work: Callable[[], object]) -> None:
+    lowest, seconds = best(lambda: floor(ledger)), best(work)
+    print(
+        f"\n{name}, {NAMESPACES:,} namespaces on {CLUSTERS} clusters: {seconds * 1000:.0f} ms CPU, "
+        f"{size / 1000:.0f} kB; floor {lowest * 1000:.0f} ms, ratio {seconds / lowest:.2f}"
+    )
+    assert size <= MOST_BYTES
+    assert seconds / lowest <= RATIO
