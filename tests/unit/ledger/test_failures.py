@@ -128,3 +128,11 @@ def test_an_artefact_store_that_cannot_be_written_is_named(tmp_path: Path) -> No
     (tmp_path / "run").touch()
     with pytest.raises(InvalidRequest, match="cannot be written: File exists"):
         store.write("run", "plan.json", b"{}")
+
+
+@pytest.mark.parametrize("run_id", ["..", ".", "nobody/run"])
+def test_a_search_neither_leaves_the_store_nor_makes_a_folder(run_id: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("outside")
+    store = Artefacts.open(str(tmp_path / "store"))
+    assert store.find(run_id, "report.html") is None
+    assert list((tmp_path / "store").iterdir()) == []
