@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import DAG, chain, dag, get_current_context, task
+from airflow.sdk import DAG, chain, dag, get_current_context
 
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
 from pulsar_fleet.procedures.procedure import APPROVE, CHECK, REPORT
 from pulsar_fleet.settings.setting import refuse_unknown_settings

@@ -33,7 +33,11 @@ class Links:
 
     def pages(self) -> tuple[tuple[str, str], ...]:
         """Name and link of each page of the fleet."""
-        return (FLEET, f"{self.base}/"), (REPLICATORS, f"{self.base}/replicators")
+        return (FLEET, self.fleet()), (REPLICATORS, f"{self.base}/replicators")
+
+    def fleet(self) -> str:
+        """The Fleet page."""
+        return f"{self.base}/"
 
     def report(self, run_id: str) -> str:
         """The report of a run."""

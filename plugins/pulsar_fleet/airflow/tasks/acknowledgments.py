@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 METRICS = "pulsar_fleet.forwarding"

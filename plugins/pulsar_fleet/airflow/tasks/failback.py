@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
 from pulsar_fleet.airflow.conf import inputs_of
+from pulsar_fleet.airflow.operators.procedure import task
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject

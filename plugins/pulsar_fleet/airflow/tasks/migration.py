@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
 from pulsar_fleet.airflow.conf import inputs_of, moves_of, original_settings_of, procedure_of
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:

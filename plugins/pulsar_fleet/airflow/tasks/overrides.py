@@ -7,10 +7,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
 from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import recorded_in_ledger
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.tasks import read_only_copy
 

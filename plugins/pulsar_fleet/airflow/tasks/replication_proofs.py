@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
-from airflow.sdk import get_current_context, task
+from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.tasks.replication import with_clusters
 from pulsar_fleet.airflow.tasks.verification import VERIFIED, conclude_messages, emit_verified

@@ -12,16 +12,15 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
-from airflow.configuration import conf
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
 from pulsar_fleet.airflow.web.approvals import waiting_approvals
+from pulsar_fleet.airflow.web.pages import base_path, pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
-from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.fleet.replicators import read_watched
@@ -32,7 +31,6 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import PAGE
 
-PREFIX = "/pulsar-fleet"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
 
 app = FastAPI(
@@ -66,8 +64,8 @@ def fleet(
     session: SessionDep, user: GetUserDep, name: str = "", phase: str = "", page: int = 1, live: bool = False
 ) -> HTMLResponse:
     """The Fleet page."""
-    links = _links()
-    approvals = waiting_approvals(session, get_auth_manager().get_authorized_dag_ids(user=user), _base())
+    links = pages()
+    approvals = waiting_approvals(session, get_auth_manager().get_authorized_dag_ids(user=user), base_path())
     view, ledger = View(name=name, phase=phase, number=page, live=live), Ledger.open()
     state = read_fleet(ledger)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
@@ -82,17 +80,16 @@ def replicators(page: int = 1, live: bool = False) -> HTMLResponse:
     watched = read_watched(Ledger.open(), artefacts)
     reports = artefacts.runs_with(PAGE, [fleet.run_id for fleet in watched])
     view = ReplicatorsView(number=page, live=live)
-    return HTMLResponse(replicators_page(watched, datetime.now(UTC), _links(), view, reports))
+    return HTMLResponse(replicators_page(watched, datetime.now(UTC), pages(), view, reports))
 
 
 @app.get("/report")
 def report(run: str) -> HTMLResponse:
     """The stored report of a run."""
-    artefacts = Artefacts.open()
-    reference = artefacts.find(run, PAGE) if Ledger.open().run(run) else None
+    reference = stored_report(run)
     if reference is None:
         raise NotFound(f"The run {run!r} has stored no report yet.")
-    return HTMLResponse(artefacts.read(reference).decode())
+    return HTMLResponse(Artefacts.open().read(reference).decode())
 
 
 @app.get("/evidence")
@@ -107,17 +104,6 @@ def audit() -> HTMLResponse:
     result = check_chain(Ledger.open().engine)
     outcome = "\n".join(["CHANGED:", *result.problems]) if result.problems else "UNCHANGED."
     return HTMLResponse(_text_page("Audit chain", f"{outcome}\nEntries: {result.entries:,}. Last: {result.head}"))
-
-
-def _links() -> Links:
-    return Links(_base() + PREFIX, _base())
-
-
-def _base() -> str:
-    """The path of Airflow behind a reverse proxy; empty if it has none."""
-    _, _, rest = conf.get("api", "base_url", fallback="").partition("://")
-    _, slash, path = rest.partition("/")
-    return (slash + path).rstrip("/")
 
 
 def _text_page(title: str, text: str) -> str:

@@ -1,15 +1,17 @@
-"""The plugin that adds the Fleet page to Airflow's navigation, and the metrics."""
+"""The plugin that adds the Fleet page to Airflow's navigation, links to tasks, and the metrics."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_fleet.airflow.web import metrics
-from pulsar_fleet.airflow.web.app import PREFIX, app
+from pulsar_fleet.airflow.web.app import app
+from pulsar_fleet.airflow.web.pages import PREFIX
+from pulsar_fleet.airflow.web.task_links import FleetLink, ReportLink
 
 
 class PulsarFleetPlugin(AirflowPlugin):
-    """The Fleet page."""
+    """The Fleet page, and the links to it."""
 
     name = "pulsar_fleet"
     fastapi_apps = [  # noqa: RUF012 Airflow declares it so
@@ -25,3 +27,4 @@ class PulsarFleetPlugin(AirflowPlugin):
             "nav_top_level": True,
         }
     ]
+    operator_extra_links = [ReportLink(), FleetLink()]  # noqa: RUF012 Airflow declares it so

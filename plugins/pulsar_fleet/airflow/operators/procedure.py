@@ -1,0 +1,23 @@
+"""The decorator of the procedures' tasks: Airflow's `@task` with a class of its own, which links of tasks are for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import task_decorator_factory
+from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
+
+__all__ = ["ProcedureTask", "task"]
+
+
+class ProcedureTask(_PythonDecoratedOperator):
+    """A function as a task of a procedure. Airflow matches links by class, so they are not shown in other DAGs."""
+
+
+if TYPE_CHECKING:
+    from airflow.sdk import task
+else:
+
+    def task(python_callable: Any = None, **kwargs: Any) -> Any:
+        """`@task` or `@task(…)`, with the arguments of Airflow's decorator."""
+        return task_decorator_factory(python_callable, decorated_operator_class=ProcedureTask, **kwargs)

@@ -1,0 +1,80 @@
+"""Links of the procedures' tasks in Airflow's UI: to the report of their run, and to the Fleet page."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperatorLink
+
+from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator, WaveApprovalOperator
+from pulsar_fleet.airflow.operators.procedure import ProcedureTask
+from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
+from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
+from pulsar_fleet.airflow.web.pages import pages, stored_report
+from pulsar_fleet.cluster.errors import FleetError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+log = logging.getLogger(__name__)
+
+
+def _operators() -> list[type[BaseOperator]]:
+    """The classes of the procedures' tasks; those of Spark need its extra."""
+    classes: list[type[BaseOperator]] = [
+        ApplicationsArrivedSensor,
+        BacklogSentSensor,
+        ChangeWindowSensor,
+        ForwardAcknowledgmentsOperator,
+        MigrationSensor,
+        PlanApprovalOperator,
+        ProcedureTask,
+        WaveApprovalOperator,
+    ]
+    try:
+        from pulsar_fleet.airflow.operators import drift, snapshot_equality, spark
+    except ImportError:
+        return classes
+    return [
+        *classes,
+        drift.FindDriftOperator,
+        snapshot_equality.VerifySnapshotOperator,
+        spark.MigrationProofOperator,
+        spark.VerifyMessagesOperator,
+        spark.VerifySubscriptionsOperator,
+    ]
+
+
+OPERATORS = _operators()
+
+
+class ReportLink(BaseOperatorLink):
+    """The report of the task's run; no link before the run has stored one, or while the store cannot be read."""
+
+    name = "Report"
+    operators = OPERATORS
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Read the artefact store; called when a person opens the task."""
+        run_id = f"{ti_key.dag_id}/{ti_key.run_id}"
+        try:
+            return pages().report(run_id) if stored_report(run_id) else ""
+        except FleetError as error:
+            # An error here would hide the other links of the task.
+            log.warning("The report of %s: %s", run_id, error)
+            return ""
+
+
+class FleetLink(BaseOperatorLink):
+    """The Fleet page."""
+
+    name = "Fleet"
+    operators = OPERATORS
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Reads nothing."""
+        return pages().fleet()
