@@ -112,7 +112,7 @@ def test_the_texts_of_a_snapshot_and_of_an_onboarding_name_them() -> None:
     assert f"copied by no plan: 2 scalable topics: {EVENTS}, {AUDIT}" in snapshot_text(blue, 1)
     assert "copied by no plan" not in snapshot_text(taken(""), 1)
     report = onboarding_report(blue, taken(""), plan_changes(BLUE, GREEN), (), None, None)
-    assert f"Not copied from blue: 2 scalable topics: {EVENTS}, {AUDIT}." in report
+    assert f"Not copied from blue: 2 scalable topics: {EVENTS}, {AUDIT}." in report.markdown()
 
 
 def test_a_snapshot_that_an_earlier_release_took_has_none() -> None:
