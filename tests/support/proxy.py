@@ -15,6 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
 
 END_OF_HEAD = b"\r\n\r\n"
 _DATE = re.compile(rb"\r\nDate: ([^\r]+)\r\n", re.IGNORECASE)
@@ -181,3 +182,9 @@ async def behind(admin: AdminClient, *faults: CallFault) -> AsyncIterator[tuple[
         connection = replace(admin.connection, admin_url=proxy.url)
         async with AdminClient(connection, retry_seconds=0) as through:
             yield through, proxy
+
+
+async def proxied(through: AdminClient) -> ClusterConnection:
+    """The connection of `behind`, by which calls to each single broker go through the proxy too."""
+    urls = tuple((broker, through.connection.admin_url) for broker in await through.brokers())
+    return replace(through.connection, broker_urls=urls)

@@ -65,8 +65,9 @@ def lines(result: SyncSummary) -> list[str]:
         if tally.joins
     ]
     clocks = [f"  {tally.clock}" for tally in result.clusters.values() if tally.clock]
+    unmeasured = [f"  {text}" for tally in result.clusters.values() for text in tally.unmeasured]
     decided = [*_deletions(result), *_conflicts(result)]
-    return [*refused, *behind, *since, *unsent, *idle, *joining, *new, *decided, *clocks]
+    return [*refused, *behind, *since, *unsent, *idle, *joining, *new, *decided, *unmeasured, *clocks]
 
 
 def _conflicts(result: SyncSummary) -> list[str]:

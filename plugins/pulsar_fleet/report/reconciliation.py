@@ -36,6 +36,7 @@ def reconciliation_report(
                 ("Conflicts", _conflicts(drift)),
                 ("Not compared, because a cluster could not be read", _listed(drift.unread)),
                 ("Not compared, because a migration is moving it", _listed(drift.held)),
+                ("Versions of brokers that were not measured", _listed(drift.unmeasured)),
                 *((f"Plan for {cluster}", plan_markdown(plan)) for cluster, plan in sorted(plans.items())),
             ]
         ),

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from tests.support.event_exchange import Exchange
-from tests.support.proxy import NONE, Proxy, answer
+from tests.support.proxy import NONE, CallFault, Proxy, answer, behind, proxied
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, held, set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -32,7 +33,7 @@ from pulsar_fleet.policy_sync.events.follower_pool import follow_all
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
-from pulsar_fleet.report.metadata import metrics
+from pulsar_fleet.report.metadata import lines, metrics
 from pulsar_sandbox import Sandbox
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
@@ -77,6 +78,16 @@ async def test_a_run_ends_after_the_events_that_wait_for_a_cluster(
         await exchange.read_again(admin)
     summary = await exchange.run(idle_seconds=0.001)
     assert all(tally.dropped >= 3 and not tally.backlog for tally in summary.clusters.values()), summary
+
+
+async def test_brokers_of_a_version_that_was_not_measured_are_named(
+    shared: NamespaceName, exchange: Exchange, on_green: AdminClient
+) -> None:
+    version = answer(200, "9.1.0", Date=formatdate(usegmt=True))
+    async with behind(on_green, CallFault("GET .*/brokers/version", version)) as (through, _):
+        there = Exchange((exchange.connections[0], await proxied(through)), exchange.request)
+        summary = await there.run()
+    assert "  cluster green: brokers run 9.1.0." in "\n".join(lines(summary))
 
 
 async def test_what_is_made_on_one_side_is_made_on_the_other(

@@ -6,10 +6,11 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from tests.support.proxy import NONE, Proxy, answer
+from tests.support.proxy import NONE, CallFault, Proxy, answer, behind, proxied
 from tests.support.reconciler import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
@@ -23,6 +24,7 @@ from tests.support.reconciler import (
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
@@ -203,6 +205,25 @@ async def test_a_run_that_only_looks_changes_no_cluster(
     _, repaired = await keeper.cycle()
     assert repaired
     assert repaired.repaired == 1
+
+
+async def test_brokers_of_a_version_that_was_not_measured_are_named(
+    shared: NamespaceName, keeper: Reconciler, blue: ClusterConnection, on_green: AdminClient
+) -> None:
+    assert (await keeper.find()).unmeasured == ()
+    version = answer(200, "9.1.0", Date=formatdate(usegmt=True))
+    async with behind(on_green, CallFault("GET .*/brokers/version", version)) as (through, _):
+        drift = await Reconciler.of(shared.tenant, blue, await proxied(through)).find()
+    (said,) = drift.unmeasured
+    assert said.startswith("cluster green: brokers run 9.1.0. Its policies, its setters and what its brokers redirect")
+
+
+async def test_a_cluster_that_does_not_tell_the_time_is_refused(
+    shared: NamespaceName, blue: ClusterConnection, on_green: AdminClient
+) -> None:
+    async with behind(on_green, CallFault("GET .*/brokers/version", answer(200, "4.2.4"))) as (through, _):
+        with pytest.raises(PreconditionFailed, match="have no valid header `Date`"):
+            await Reconciler.of(shared.tenant, blue, through.connection).find()
 
 
 async def test_where_one_cluster_is_the_truth_only_the_other_is_repaired(

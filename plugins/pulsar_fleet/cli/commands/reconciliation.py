@@ -81,7 +81,7 @@ def _run(
         connections = run_interruptibly(reach_all(sides))
         drift = run_interruptibly(find_drift(connections, request, run))
     plans = read_plans(drift, run)
-    lines = ("\n".join(part) for part in (conflict_lines(drift), deletion_lines(drift)))
+    lines = ("\n".join(part) for part in (conflict_lines(drift), deletion_lines(drift), drift.unmeasured))
     shown = [drift.headline, *filter(None, lines), *map(plan_text, plans.values())]
     (terminal.show if ask else terminal.say)("\n\n".join(shown))
     repaired: RepairSummary | None = None

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.admin.verbs import ADMIN
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 _ASKED = 3
 _RESOLUTION = 1.0
@@ -30,8 +30,17 @@ class ClockSkew:
 
 
 async def measure_clock_skew(admin: AdminClient) -> ClockSkew:
-    """Measure three times and return the most precise result; the header has whole seconds, so ± 0.5 s remain."""
-    return await _measure(lambda: admin.http.call("GET", _PATH))
+    """Measure three times and return the most precise result; the header has whole seconds, so ± 0.5 s remain.
+
+    :raises PreconditionFailed: the answers do not tell a time.
+    """
+    try:
+        return await _measure(lambda: admin.http.call("GET", _PATH))
+    except (KeyError, ValueError) as error:
+        raise PreconditionFailed(
+            f"{admin.connection.name}: the answers of {admin.connection.admin_url} have no valid header `Date`, so its "
+            "clock cannot be compared with those of other clusters. Let the proxy in front of the brokers pass it on."
+        ) from error
 
 
 async def measure_peer_clock_skew(connection: ClusterConnection, url: str) -> ClockSkew:

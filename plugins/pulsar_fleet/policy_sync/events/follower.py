@@ -42,6 +42,7 @@ async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool
     tally.read_clock(await participant.measure_clock(), participant.own)
     calls = participant.scan_admin.calls
     counts = await publish_changes(participant, snapshot=snapshot)
+    tally.unmeasured = participant.unmeasured()
     if new:
         if counts.complete:
             await publish_snapshot_end(participant, new)

@@ -26,6 +26,7 @@ from pulsar_fleet.policy_sync.events.ordering.stored_versions import BEGAN, SCOP
 from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Bounds, Version
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
+from pulsar_fleet.policy_sync.guards.versions import unmeasured_brokers
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster, scan_in_parts, scan_items
 from pulsar_fleet.policy_sync.merge.topic_fields import SCHEMAS
@@ -148,6 +149,10 @@ class Participant:
             async for part in parts:
                 self._base = base or part
                 yield part
+
+    def unmeasured(self) -> list[str]:
+        """What is not known of the brokers' versions; nothing before the first scan."""
+        return list(unmeasured_brokers(self._base.snapshot)) if self._base else []
 
     async def scan_items(self, items: Collection[Item]) -> ClusterScan:
         """Scan some resources."""

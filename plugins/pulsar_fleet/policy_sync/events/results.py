@@ -31,6 +31,7 @@ class Tally(Document):
     :param deleted: resources that were deleted because another cluster had deleted them.
     :param not_deleted: the allowed deletions that were refused or failed, with the reason.
     :param pending_deletions: the deletions on other clusters that wait here for an approval.
+    :param unmeasured: what is not known of the brokers' versions, a sentence each.
     :param scans: full scans of the cluster, and `scan_calls` their calls.
     :param backlog: events that are not acknowledged yet; `unread` are those of them that were not postponed.
     :param unsent: cluster → events that wait here for its replication.
@@ -51,6 +52,7 @@ class Tally(Document):
     clock: str = ""
     clock_skew: float = 0.0
     clock_uncertainty: float | None = None
+    unmeasured: list[str] = field(default_factory=list)
     scans: int = 0
     scan_calls: int = 0
     reasons: list[str] = field(default_factory=list)

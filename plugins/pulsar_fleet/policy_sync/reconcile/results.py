@@ -52,6 +52,7 @@ class DriftSummary(Document):
     :param oldest_drift_seconds: since the oldest drift was first observed, 0 without drift.
     :param pairs: `blue/green` → number of differences between these two.
     :param unread: resources that a cluster could not read.
+    :param unmeasured: what is not known of brokers' versions, a sentence each.
     :param held: namespaces in a running migration, which are not compared.
     :param left_alone: number of differences for which no write is planned.
     :param divergent: number of resources that a job found divergent, None if everything was compared in the task.
@@ -85,6 +86,7 @@ class DriftSummary(Document):
     drift: Reference | None = None
     listed_conflicts: tuple[ListedConflict, ...] = ()
     deletions: Mapping[str, PendingDeletions] = field(default_factory=dict)
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.guards.versions import unmeasured_brokers
 from pulsar_fleet.policy_sync.listed_conflicts import listed
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
@@ -57,6 +58,7 @@ def summarise(
         pairs=_pairs(drift, sorted(observed)),
         unread=_first(f"{kind.value} {name}" for kind, name in comparison.unread),
         held=_first(sorted(history.in_migration)),
+        unmeasured=tuple(text for scan in observed.values() for text in unmeasured_brokers(scan.snapshot)),
         left_alone=sum(len(plan.left_alone) for plan in plans.values()),
         listed_conflicts=tuple(listed(*conflict) for conflict in conflicts[:MOST_CONFLICTS]),
     )

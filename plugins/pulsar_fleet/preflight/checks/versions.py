@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.versions import (
@@ -41,6 +41,12 @@ def brokers_run_supported_versions(pair: Pair) -> Iterator[Finding]:
             "upgrade the target, or accept what the plan lists as left alone.",
             values=(new, old),
         )
+
+
+def unmeasured_versions(cluster: str, versions: Iterable[str], role: Role = Role.PEER) -> tuple[str, ...]:
+    """What is not known of a cluster's brokers, a sentence each, for procedures that nobody can be asked in."""
+    findings = _measured(cluster, sorted(set(versions), key=version_numbers), role)
+    return tuple(f"{finding.resource}: {finding.evidence}. {finding.consequence}" for finding in findings)
 
 
 def _measured(cluster: str, versions: Sequence[str], role: Role) -> Iterator[Finding]:
