@@ -166,4 +166,4 @@ def _sequence(change: Change) -> str:
 
 def may_have_taken_effect(error: FleetError | None) -> bool:
     """Whether the change may be in place despite the error: the answer was lost, or a retry met the first attempt."""
-    return error is None or isinstance(error, Conflict | Unavailable)
+    return error is None or isinstance(error, Conflict | NotFound | Unavailable)
