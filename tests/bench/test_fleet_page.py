@@ -118,7 +118,7 @@ def fleet(ledger: Ledger, artefacts: Artefacts, number: int) -> str:
     """As the route makes it."""
     view, state = View(number=number), read_fleet(ledger)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
-    reports = artefacts.runs_with(PAGE, linked_runs(state, records, (), view))
+    reports = artefacts.runs_with(PAGE, linked_runs(state, (), view))
     return fleet_page(state, records, (), LINKS, view, reports)
 
 

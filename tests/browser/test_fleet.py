@@ -35,8 +35,17 @@ PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")
 QUERY = urlencode({"run": RUN})
 PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
 METRICS_TOKEN = "scraped-by-prometheus"
-ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/replicators", "/openapi.json", "/docs")
-WORDS = ("As of", "Migrated", "How to verify this file", "UNCHANGED", "Links of clusters")
+ROUTES = (
+    "/",
+    f"/report?{QUERY}",
+    f"/evidence?{QUERY}",
+    "/audit",
+    "/replicators",
+    f"/migration?{QUERY}",
+    "/openapi.json",
+    "/docs",
+)
+WORDS = ("As of", "Migrated", "How to verify this file", "UNCHANGED", "Links of clusters", "Phases and backlog")
 
 
 TOPIC = "persistent://acme/orders/events"

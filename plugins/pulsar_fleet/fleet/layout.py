@@ -43,6 +43,10 @@ class Links:
         """The report of a run."""
         return f"{self.base}/report?{urlencode({'run': run_id})}"
 
+    def migration(self, run_id: str) -> str:
+        """The page of a migration or failback."""
+        return f"{self.base}/migration?{urlencode({'run': run_id})}"
+
     def evidence(self, run_id: str) -> str:
         """The evidence of a run."""
         return f"{self.base}/evidence?{urlencode({'run': run_id})}"

@@ -12,16 +12,11 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.fleet.actions import Action, Approval, actions_of
 from pulsar_fleet.fleet.layout import FLEET, Frame, Links, Part, age, part_of, render
 from pulsar_fleet.fleet.records import ClusterState, FleetState, NamespaceRecords, NamespaceState, OpenConflict
+from pulsar_fleet.fleet.states import PHASES, RUN_STATES, VERDICTS
+from pulsar_fleet.ledger.ledger import MIGRATIONS
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 
 PAGE_SIZE = 100
-_PHASES = {
-    **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
-    "incomplete": ("✗", "bad"),
-    "aborted": ("↩", "open"),
-}
-_STATES = {"succeeded": ("✓", "good"), "failed": ("✗", "bad"), "undone": ("↩", "open"), "running": ("…", "open")}
-_VERDICTS = {"equal": ("✓", "good"), "inconclusive": ("?", "open")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +72,12 @@ def fleet_page(
     )
 
 
-def linked_runs(
-    state: FleetState, records: Mapping[str, NamespaceRecords], approvals: Sequence[Approval], view: View
-) -> frozenset[str]:
+def linked_runs(state: FleetState, approvals: Sequence[Approval], view: View) -> frozenset[str]:
     """The runs whose reports the page would link."""
     rows = view.select(state.namespaces).rows
     runs = (
         *(action.run_id for action in actions_of(state, approvals)),
         *(row.run_id for row in state.newest_runs),
-        *(records[row.namespace].phase_run for row in rows),
         *(row.verdict_run for row in rows),
     )
     return frozenset(run for run in runs if run)
@@ -108,9 +100,10 @@ def _cluster(row: ClusterState, now: datetime) -> dict[str, str]:
 def _namespace(
     row: NamespaceState, newest: NamespaceRecords, now: datetime, links: Links, reports: Collection[str]
 ) -> dict[str, Any]:
-    phase, phase_css = _PHASES.get(row.phase, ("…", "open")) if row.phase else ("", "")
-    verdict, verdict_css = _VERDICTS.get(row.verdict, ("✗", "bad")) if row.verdict else ("", "")
-    runs = (("migration", newest.phase_run), ("proof", row.verdict_run))
+    phase, phase_css = PHASES.get(row.phase, ("…", "open")) if row.phase else ("", "")
+    verdict, verdict_css = VERDICTS.get(row.verdict, ("✗", "bad")) if row.verdict else ("", "")
+    records = [("migration", links.migration(newest.phase_run))] if newest.phase_run else []
+    records += [("proof", links.report(row.verdict_run))] if row.verdict_run in reports else []
     return {
         "namespace": row.namespace,
         "phase": f"{phase} {row.phase}",
@@ -120,7 +113,7 @@ def _namespace(
         "verdict_css": verdict_css,
         "messages": f"{newest.messages:,}" if row.verdict else "",
         "verdict_age": age(newest.verdict_at, now),
-        "links": [(label, links.report(run)) for label, run in runs if run in reports],
+        "links": records,
     }
 
 
@@ -137,13 +130,14 @@ def _conflict(row: OpenConflict, now: datetime) -> dict[str, Any]:
 
 
 def _run(row: RecordedRun, links: Links, reports: Collection[str]) -> dict[str, str]:
-    symbol, css = _STATES.get(row.state, ("…", "open"))
+    symbol, css = RUN_STATES.get(row.state, ("…", "open"))
     return {
         "began": f"{utc(row.started_at):%Y-%m-%d %H:%M:%S} UTC",
         "run_id": row.run_id,
         "state": f"{symbol} {row.state}",
         "css": css,
         "airflow": links.run(row.run_id),
+        "migration": links.migration(row.run_id) if row.procedure in MIGRATIONS else "",
         "report": links.report(row.run_id) if row.run_id in reports else "",
         "evidence": links.evidence(row.run_id),
     }

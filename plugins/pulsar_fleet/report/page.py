@@ -44,12 +44,16 @@ def html_part(report: Report, *, level: int, picture: bytes | None = None) -> Ma
         level=level,
         headline=Markup(_markdown().renderInline(report.headline)),  # noqa: S704
         to_do=_html(report.to_do_text),
-        # A picture of matplotlib begins with a declaration of XML, which HTML does not have.
-        picture=Markup("<svg" + picture.decode().partition("<svg")[2]) if picture else "",  # noqa: S704
+        picture=svg_element(picture) if picture else "",
         body=[_html(text) for text in report.body],
         details=[(section.title, _html(section.text)) for section in report.details],
     )
     return Markup(part)  # noqa: S704
+
+
+def svg_element(picture: bytes) -> Markup:
+    """An SVG of this package as a part of HTML, which has no declaration of XML."""
+    return Markup("<svg" + picture.decode().partition("<svg")[2])  # noqa: S704
 
 
 def style() -> Markup:

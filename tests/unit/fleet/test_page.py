@@ -38,7 +38,7 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
 def page(ledger: Ledger, *approvals: Approval, **view: Any) -> str:
     state, selected = read_fleet(ledger, NOW), View(**view)
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
-    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, records, approvals, selected))
+    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, approvals, selected))
     return fleet_page(state, records, approvals, LINKS, selected, reports)
 
 

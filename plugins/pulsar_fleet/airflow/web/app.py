@@ -21,6 +21,8 @@ from pulsar_fleet.airflow.web.pages import base_path, pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.fleet.migration import read_migration
+from pulsar_fleet.fleet.migration_page import MigrationView, migration_page
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.fleet.replicators import read_watched
@@ -69,7 +71,7 @@ def fleet(
     view, ledger = View(name=name, phase=phase, number=page, live=live), Ledger.open()
     state = read_fleet(ledger)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
-    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, records, approvals, view))
+    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, approvals, view))
     return HTMLResponse(fleet_page(state, records, approvals, links, view, reports))
 
 
@@ -81,6 +83,13 @@ def replicators(page: int = 1, live: bool = False) -> HTMLResponse:
     reports = artefacts.runs_with(PAGE, [fleet.run_id for fleet in watched])
     view = ReplicatorsView(number=page, live=live)
     return HTMLResponse(replicators_page(watched, datetime.now(UTC), pages(), view, reports))
+
+
+@app.get("/migration")
+def migration(run: str, page: int = 1, live: bool = False) -> HTMLResponse:
+    """A migration as it is recorded, while it runs and afterwards."""
+    records = read_migration(Run(run, Ledger.open(), Artefacts.open()))
+    return HTMLResponse(migration_page(records, pages(), MigrationView(number=page, live=live)))
 
 
 @app.get("/report")
