@@ -18,6 +18,7 @@ from tests.support.chromium import browser
 
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
 from pulsar_fleet.replication.doctor.records import store_examination
@@ -42,10 +43,19 @@ ROUTES = (
     "/audit",
     "/replicators",
     f"/migration?{QUERY}",
+    "/matrix",
     "/openapi.json",
     "/docs",
 )
-WORDS = ("As of", "Migrated", "How to verify this file", "UNCHANGED", "Links of clusters", "Phases and backlog")
+WORDS = (
+    "As of",
+    "Migrated",
+    "How to verify this file",
+    "UNCHANGED",
+    "Links of clusters",
+    "Phases and backlog",
+    "✓ same",
+)
 
 
 TOPIC = "persistent://acme/orders/events"
@@ -112,6 +122,10 @@ def fill(folder: Path) -> None:
     ledger.start_run(watch.id, "watch_replication", {"clusters": ["pulsar_blue", "pulsar_green"], "selection": []})
     store_examination(watch, EXAMINATION)
     ledger.finish_run(watch.id, "succeeded")
+    observed = StoredObservation(time.time(), {"fields": {"ttl": ["1f", 0.0, 1.0, []]}, "expected": {}})
+    for cluster in ("blue", "green"):
+        store = ReconciliationStore(ledger, ("blue", "green", "red"))
+        store.save_observations(cluster, {("namespace", "acme/orders"): observed})
     run.ledger.finish_run(RUN, "failed")
 
 

@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.text import duration
 
 FLEET = "Fleet"
 REPLICATORS = "Replicators"
+MATRIX = "Namespaces × clusters"
 REFRESH_SECONDS = 15
 _COMMAND_LINE = "cli/"
 Row = TypeVar("Row")
@@ -33,7 +34,11 @@ class Links:
 
     def pages(self) -> tuple[tuple[str, str], ...]:
         """Name and link of each page of the fleet."""
-        return (FLEET, self.fleet()), (REPLICATORS, f"{self.base}/replicators")
+        return (
+            (FLEET, self.fleet()),
+            (MATRIX, f"{self.base}/matrix"),
+            (REPLICATORS, f"{self.base}/replicators"),
+        )
 
     def fleet(self) -> str:
         """The Fleet page."""

@@ -100,6 +100,12 @@ def read_fleet(ledger: Ledger, now: datetime | None = None) -> FleetState:
         )
 
 
+def read_clusters(ledger: Ledger) -> tuple[ClusterState, ...]:
+    """Every cluster that was scanned or is unreachable: three queries."""
+    with ledger.engine.connect() as connection:
+        return _clusters(connection)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldestRecords:
     """Phase → when the namespace that is in it for longest entered it; and the oldest of the scheduled proofs."""

@@ -21,10 +21,12 @@ from pulsar_fleet.airflow.web.pages import base_path, pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
+from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.migration import read_migration
 from pulsar_fleet.fleet.migration_page import MigrationView, migration_page
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
-from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.fleet.replicators import read_watched
 from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -73,6 +75,15 @@ def fleet(
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = Artefacts.open().runs_with(PAGE, linked_runs(state, approvals, view))
     return HTMLResponse(fleet_page(state, records, approvals, links, view, reports))
+
+
+@app.get("/matrix")
+def matrix(name: str = "", page: int = 1, live: bool = False) -> HTMLResponse:
+    """Every namespace on every cluster, as reconciliation and metadata events last read it."""
+    ledger, view = Ledger.open(), MatrixView(name=name, number=page, live=live)
+    names = read_namespace_names(ledger)
+    cells = read_cells(ledger, view.select(names).rows)
+    return HTMLResponse(matrix_page(read_clusters(ledger), names, cells, datetime.now(UTC), pages(), view))
 
 
 @app.get("/replicators")
