@@ -1,10 +1,25 @@
-"""What a finished run left: the states of its tasks, its report, and the assets that it announced."""
+"""Runs of DAGs that a test makes, and what a run left: the states of its tasks, its report, its asset events."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pulsar_fleet.ledger.artefacts import Artefacts
+
+
+def run_dag(dag: Any) -> Any:
+    """Store a DAG of a test, as the DAG processor does, and run it in this process; returns the finished run."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+
+    bag = DagBag(dag_folder=os.devnull, bundle_name=dag.dag_id)
+    bag.bag_dag(dag)
+    with create_session() as session:
+        session.merge(DagBundleModel(name=dag.dag_id))
+    sync_bag_to_db(bag, bundle_name=dag.dag_id, bundle_version=None)
+    return dag.test()
 
 
 def states(run: Any) -> dict[str, str]:

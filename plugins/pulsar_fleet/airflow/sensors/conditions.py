@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import Context
 
 from pulsar_fleet.airflow.conditions import (
     BacklogCondition,
@@ -19,78 +18,58 @@ from pulsar_fleet.airflow.conditions import (
     SubscriptionCondition,
     arguments_of,
 )
-from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
-from pulsar_fleet.cluster.polling import POLL_SECONDS
+from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
     from pulsar_fleet.cluster.json import JsonObject
 
 
-class ClusterSensor(BaseSensorOperator):
+class ClusterSensor(WaitingSensor):
     """Wait for a condition of a cluster; a retry waits again from the beginning and changes nothing.
 
     A cluster that does not answer is asked again until the timeout; what the connection may not read fails the task.
     Its XCom is a sentence with the figures.
 
     :param pulsar_conn_id: the connection (templated).
-    :param deferrable: wait in the triggerer, without a worker slot; default `[operators] default_deferrable`.
-    :param poke_interval: seconds between two reads, at least 5.
-    :param timeout: seconds until the task fails, or is skipped with `soft_fail`.
     """
 
     template_fields: Sequence[str] = ("pulsar_conn_id",)
 
     def __init__(
-        self,
-        *,
-        pulsar_conn_id: str = "pulsar_default",
-        deferrable: bool | None = None,
-        poke_interval: float = 30.0,
-        **kwargs: Any,
+        self, *, pulsar_conn_id: str = "pulsar_default", poke_interval: timedelta | float = 30.0, **kwargs: Any
     ) -> None:
-        if float(poke_interval) < POLL_SECONDS:
-            raise InvalidRequest(f"poke_interval is {poke_interval} seconds; set it to {POLL_SECONDS:.0f} or more.")
         super().__init__(poke_interval=poke_interval, **kwargs)
         self.pulsar_conn_id = pulsar_conn_id
-        self.deferrable = deferrable
 
     @abstractmethod
     def condition(self) -> Condition:
         """What to wait for, by the rendered fields; an invalid one is `InvalidRequest`."""
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Read the condition once."""
+    def read(self, context: Context) -> tuple[bool, str]:
+        """Read the condition once; a cluster that does not answer is no error."""
         try:
-            done, text = asyncio.run(self.condition().read(self.pulsar_conn_id))
+            return asyncio.run(self.condition().read(self.pulsar_conn_id))
         except Unavailable as error:
-            done, text = False, str(error)
-        self.log.info("%s", text)
-        return PokeReturnValue(done, xcom_value=text)
+            return False, str(error)
 
-    def execute(self, context: Context) -> Any:
-        """Wait here, or read once and defer."""
-        deferrable = self.deferrable
-        if deferrable is None:
-            deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
-        if not deferrable:
-            return super().execute(context)
-        now = self.poke(context)
-        if now.is_done:
-            return now.xcom_value
+    def trigger(self, context: Context, end: float) -> BaseTrigger:
+        """The trigger that reads the condition."""
         from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
 
-        self.defer(
-            trigger=ConditionTrigger(
-                **arguments_of(self.condition()),
-                pulsar_conn_id=self.pulsar_conn_id,
-                poll_seconds=float(self.poke_interval),
-            ),
-            method_name="resume",
-            timeout=timedelta(seconds=float(self.timeout)),
+        return ConditionTrigger(
+            **arguments_of(self.condition()),
+            pulsar_conn_id=self.pulsar_conn_id,
+            poll_seconds=float(self.poke_interval),
+            end=end,
         )
 
     def resume(self, context: Context, event: JsonObject) -> str:
         """Return what the trigger read, or fail with its sentence."""
+        if "timeout" in event:
+            raise self.timed_out(str(event["timeout"]))
         if "error" in event:
             raise PreconditionFailed(str(event["error"]))
         return str(event["text"])

@@ -1,34 +1,41 @@
-"""Sensors of a migration; they wait without a worker slot."""
+"""Sensors of a migration; by default they wait without a worker slot."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.triggers.temporal import DateTimeTrigger
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import Context
 
 from pulsar_fleet.airflow.conf import moves_of, procedure_of
 from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
+from pulsar_fleet.airflow.triggers.change_windows import ChangeWindowTrigger
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
-from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import duration
 
+if TYPE_CHECKING:
+    from pulsar_fleet.migration.waves.change_windows import Permission
 
-class MigrationSensor(BaseSensorOperator):
+_LONGEST_CHECK_SECONDS = 300
+
+
+class MigrationSensor(WaitingSensor):
     """Wait until namespaces are replicated to green, left by their applications, or drained on blue.
+
+    A retry waits again from the beginning; incidents of the drain are remediated on a worker.
 
     :param milestone: what to wait for.
     :param blue: connection id of the old cluster (templated).
     :param green: connection id of the new cluster (templated).
     :param moves: reference of the artefact with the namespaces of the migration (templated).
-    :param timeout_minutes: when to fail (templated); the message then says what is missing.
-    :param poke_interval: seconds between two polls, at least 5.
+    :param timeout_minutes: `timeout` in minutes (templated); set one of both. The message then says what is missing.
+    :param deferrable: wait in the triggerer, without a worker slot; the default.
     """
 
     template_fields: Sequence[str] = ("blue", "green", "moves", "timeout_minutes")
@@ -40,84 +47,124 @@ class MigrationSensor(BaseSensorOperator):
         blue: str,
         green: str,
         moves: Any,
-        timeout_minutes: Any,
-        poke_interval: float = POLL_SECONDS,
+        timeout_minutes: Any = None,
+        timeout: timedelta | float | None = None,
+        poke_interval: timedelta | float = POLL_SECONDS,
+        deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        if poke_interval < POLL_SECONDS:
-            raise InvalidRequest(f"poke_interval is {poke_interval} seconds; set it to {POLL_SECONDS:.0f} or more.")
-        super().__init__(poke_interval=poke_interval, **kwargs)
+        if timeout is not None and timeout_minutes is not None:
+            raise InvalidRequest("Set timeout or timeout_minutes, and not both.")
+        super().__init__(timeout=timeout, poke_interval=poke_interval, deferrable=deferrable, **kwargs)
         self.milestone = milestone
         self.blue = blue
         self.green = green
         self.moves = moves
         self.timeout_minutes = timeout_minutes
 
-    def execute(self, context: Context) -> str:
-        """Poll once; defer to the trigger until the milestone is reached."""
-        return self._poke_or_defer(context, time.time() + float(self.timeout_minutes) * 60)
+    def execute(self, context: Context) -> Any:
+        """Wait here; or poll once, and defer to the trigger until the milestone is reached."""
+        self._render_timeout()
+        return super().execute(context)
 
-    def resume(self, context: Context, event: JsonObject, end: float) -> str:
+    def resume(self, context: Context, event: JsonObject) -> Any:
         """Take the trigger's event: finish, remediate incidents and defer again, or fail with what is missing."""
+        self._render_timeout()
         status = Status(event["status"])
         if status is Status.TIMEOUT:
-            raise PreconditionFailed(
-                f"After {duration(float(self.timeout_minutes) * 60)} the namespaces are not {self.milestone.value}: "
-                f"{event['message']}. Clear this task to wait again, or check the namespaces."
-            )
+            raise self.timed_out(str(event["message"]))
         if status is Status.ERROR:
             raise PreconditionFailed(str(event["message"]))
-        return self._poke_or_defer(context, end)
+        return self.poke_or_defer(context, float(event["end"]))
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Poll once, and remediate what may be remediated without an operator; the value is a line of progress."""
+    def timed_out(self, figures: str) -> WaitTimedOut:
+        """The error with what is missing."""
+        return WaitTimedOut(
+            f"After {duration(float(self.timeout))} the namespaces are not {self.milestone.value}: "
+            f"{figures}. Clear this task to wait again, or check the namespaces."
+        )
+
+    def read(self, context: Context) -> tuple[bool, str]:
+        """Poll once, and remediate what may be remediated without an operator."""
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.migration.clusters import Sides
 
         sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
-        done, line = asyncio.run(monitor(self.milestone, sides, current_run(context), moves_of(self.moves)))
-        self.log.info("%s", line)
-        return PokeReturnValue(done, xcom_value=line)
+        try:
+            return asyncio.run(monitor(self.milestone, sides, current_run(context), moves_of(self.moves)))
+        except Unavailable as error:
+            # A broker may restart: keep polling until the timeout.
+            return False, str(error)
 
-    def _poke_or_defer(self, context: Context, end: float) -> str:
-        poll = self.poke(context)
-        if poll:
-            return str(poll.xcom_value)
-        self.defer(
-            trigger=MigrationTrigger(
-                milestone=self.milestone.value,
-                blue=self.blue,
-                green=self.green,
-                moves=self.moves,
-                run_id=current_run(context).id,
-                poll_seconds=self.poke_interval,
-                end=end,
-            ),
-            method_name="resume",
-            kwargs={"end": end},
+    def trigger(self, context: Context, end: float) -> MigrationTrigger:
+        """The trigger that polls and remediates nothing."""
+        return MigrationTrigger(
+            milestone=self.milestone.value,
+            blue=self.blue,
+            green=self.green,
+            moves=self.moves,
+            run_id=current_run(context).id,
+            poll_seconds=float(self.poke_interval),
+            end=end,
         )
 
+    def _render_timeout(self) -> None:
+        if self.timeout_minutes is not None:
+            self.timeout = float(self.timeout_minutes) * 60
 
-class ChangeWindowSensor(BaseSensorOperator):
-    """Wait for a change window, by the run's `change_windows` and `freeze_windows`, without a worker slot."""
 
-    def execute(self, context: Context, event: Any = None) -> str:
-        """Continue inside a window; else defer, renew the lease of the namespaces every two minutes and check again."""
-        from pulsar_fleet.migration.prepare.lease import RENEW_SECONDS
+class ChangeWindowSensor(WaitingSensor):
+    """Wait for a change window, by the run's `change_windows` and `freeze_windows`; a retry waits again.
+
+    :param deferrable: wait in the triggerer, without a worker slot; the default.
+    :param poke_interval: seconds between two checks, 5 to 300: a check renews the lease of the namespaces.
+    :param timeout: seconds until the task fails, or is skipped with `soft_fail`; default: a year.
+    """
+
+    def __init__(
+        self,
+        *,
+        deferrable: bool = True,
+        poke_interval: timedelta | float = 120.0,
+        timeout: timedelta | float = timedelta(days=366),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(deferrable=deferrable, poke_interval=poke_interval, timeout=timeout, **kwargs)
+        if self.poke_interval > _LONGEST_CHECK_SECONDS:
+            raise InvalidRequest(
+                f"poke_interval is {self.poke_interval} seconds; set it to {_LONGEST_CHECK_SECONDS} or less: a check "
+                "renews the lease of the namespaces, which ends after 10 minutes."
+            )
+
+    def read(self, context: Context) -> tuple[bool, str]:
+        """Whether a window is open; else renew the lease of the namespaces.
+
+        :raises PreconditionFailed: no window opens any more.
+        """
+        window = self._window(context)
+        if not window.granted:
+            if window.opens is None:
+                raise PreconditionFailed(window.sentence)
+            asyncio.run(procedure_of(context).keep_lease())
+        return window.granted, window.sentence
+
+    def trigger(self, context: Context, end: float) -> ChangeWindowTrigger:
+        """Until the window opens, the lease must be renewed or the timeout ends."""
+        now = datetime.now(UTC)
+        opens = self._window(context).opens or now
+        again = now + timedelta(seconds=float(self.poke_interval))
+        return ChangeWindowTrigger(moment=min(opens.timestamp(), again.timestamp(), end), end=end)
+
+    def resume(self, context: Context, event: JsonObject) -> Any:
+        """Check again."""
+        return self.poke_or_defer(context, float(event["end"]))
+
+    def _window(self, context: Context) -> Permission:
         from pulsar_fleet.migration.waves.change_windows import Calendar
 
         params = context["params"]
         calendar = Calendar.parse(params["change_windows"], params["freeze_windows"])
-        now = datetime.now(UTC)
-        window = calendar.permission(now, "This wave")
-        self.log.info("%s", window.sentence)
-        if window.granted:
-            return window.sentence
-        if window.opens is None:
-            raise PreconditionFailed(window.sentence)
-        asyncio.run(procedure_of(context).keep_lease())
-        again = min(window.opens, now + timedelta(seconds=RENEW_SECONDS))
-        self.defer(trigger=DateTimeTrigger(moment=again), method_name="execute")
+        return calendar.permission(datetime.now(UTC), "This wave")
 
 
 async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:

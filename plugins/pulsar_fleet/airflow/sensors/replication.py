@@ -1,37 +1,47 @@
-"""Sensor of replication: it waits without a worker slot."""
+"""Sensor of replication; by default it waits without a worker slot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
 from pulsar_fleet.airflow.tasks.replication import with_clusters
-
-POKE_SECONDS = 15.0
-_LONGEST_SECONDS = 14 * 86_400.0
 
 
 class BacklogSentSensor(BaseSensorOperator):
-    """Wait until links that end have sent what they have; skipped if none ends. It is rescheduled between polls.
+    """Wait until links that end have sent what they have; skipped if none ends.
 
     After `drain_minutes` of the run's settings it fails, and the links stay.
 
     :param planned: result of the planning task (templated).
+    :param mode: `reschedule` or `poke`.
+    :param poke_interval: seconds between two polls.
+    :param timeout: seconds until it fails, if `drain_minutes` are longer.
+    :param soft_fail: after either time skip the task instead.
     """
 
     template_fields: Sequence[str] = ("planned",)
 
-    def __init__(self, *, planned: Any, **kwargs: Any) -> None:
-        super().__init__(mode="reschedule", poke_interval=POKE_SECONDS, timeout=_LONGEST_SECONDS, **kwargs)
+    def __init__(
+        self,
+        *,
+        planned: Any,
+        mode: str = "reschedule",
+        poke_interval: timedelta | float = 15.0,
+        timeout: timedelta | float = timedelta(days=14),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.planned = planned
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the statistics of the topics of ending links, which loads them."""
-        from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.replication import steps
         from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
 
@@ -44,7 +54,7 @@ class BacklogSentSensor(BaseSensorOperator):
             return PokeReturnValue(is_done=True)
         minutes = params["drain_minutes"]
         if steps.waited_seconds(run) > minutes * 60:
-            raise PreconditionFailed(
+            raise WaitTimedOut(
                 f"{waiting} after {minutes} minutes. Nothing has been ended: correct the cause, which `pulsar-fleet "
                 "doctor` names, and start a new run."
             )

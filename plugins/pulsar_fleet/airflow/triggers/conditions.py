@@ -19,22 +19,33 @@ LOG_SECONDS = 10.0
 
 
 class ConditionTrigger(BaseTrigger):
-    """Fires when a condition holds: `{"text": …}`; or with `{"error": …}` when it cannot be read.
+    """Fires when a condition holds: `{"text": …}`; or with `{"error": …}` when it cannot be read, `{"timeout": …}` at
+    the end.
 
-    A cluster that does not answer is asked again: a broker may restart. The timeout is that of the deferred task.
+    A cluster that does not answer is asked again: a broker may restart.
 
     :param condition: name of a class in `pulsar_fleet.airflow.conditions`.
     :param settings: its fields.
     :param pulsar_conn_id: the trigger reads the connection itself, so its arguments contain no secret.
     :param poll_seconds: time between two reads; at least 5, since a task that resumes sooner can be marked failed.
+    :param end: of the timeout, seconds since the epoch: restarts of the triggerer do not extend it. None: no end.
     """
 
-    def __init__(self, *, condition: str, settings: dict[str, Any], pulsar_conn_id: str, poll_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        condition: str,
+        settings: dict[str, Any],
+        pulsar_conn_id: str,
+        poll_seconds: float,
+        end: float | None = None,
+    ) -> None:
         BaseTrigger.__init__(self)
         self.condition = condition
         self.settings = settings
         self.pulsar_conn_id = pulsar_conn_id
         self.poll_seconds = poll_seconds
+        self.end = end
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments of this trigger."""
@@ -45,26 +56,29 @@ class ConditionTrigger(BaseTrigger):
                 "settings": self.settings,
                 "pulsar_conn_id": self.pulsar_conn_id,
                 "poll_seconds": self.poll_seconds,
+                "end": self.end,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Read the condition until it holds."""
         try:
-            yield TriggerEvent({"text": await self._wait()})
+            done, text = await self._wait()
+            yield TriggerEvent({"text" if done else "timeout": text})
         except FleetError as error:
             yield TriggerEvent({"error": str(error)})
 
-    async def _wait(self) -> str:
-        condition, logged = condition_of(self.condition, self.settings), 0.0
-        while True:
+    async def _wait(self) -> tuple[bool, str]:
+        condition, logged, text = condition_of(self.condition, self.settings), 0.0, "not read yet"
+        while self.end is None or time.time() < self.end:
             await asyncio.sleep(self.poll_seconds)
             try:
                 done, text = await condition.read(self.pulsar_conn_id)
             except Unavailable as error:
                 done, text = False, str(error)
             if done:
-                return text
+                return True, text
             if time.monotonic() - logged >= LOG_SECONDS:
                 logged = time.monotonic()
                 log.info("%s", text)
+        return False, text

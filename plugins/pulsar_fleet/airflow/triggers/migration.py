@@ -80,11 +80,12 @@ class MigrationTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until one event can be sent."""
         try:
-            yield TriggerEvent(await self._poll_until_event())
+            status, message = await self._poll_until_event()
         except (FleetError, AirflowNotFoundException) as error:
-            yield TriggerEvent({"status": Status.ERROR.value, "message": str(error)})
+            status, message = Status.ERROR, str(error)
+        yield TriggerEvent({"status": status.value, "message": message, "end": self.end})
 
-    async def _poll_until_event(self) -> JsonObject:
+    async def _poll_until_event(self) -> tuple[Status, str]:
         from pulsar_fleet.airflow.conf import moves_of
         from pulsar_fleet.airflow.hooks.pulsar import from_airflow
         from pulsar_fleet.ledger.run import Run
@@ -105,11 +106,11 @@ class MigrationTrigger(BaseTrigger):
                 # A broker may restart: keep polling until the timeout.
                 status, line = Status.WAITING, str(error)
             if status is not Status.WAITING:
-                return {"status": status.value, "message": line}
+                return status, line
             if time.monotonic() - logged >= LOG_SECONDS:
                 logged = time.monotonic()
                 log.info("%s", line)
-        return {"status": Status.TIMEOUT.value, "message": line}
+        return Status.TIMEOUT, line
 
 
 async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:

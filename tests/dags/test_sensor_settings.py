@@ -1,0 +1,166 @@
+"""Every sensor honours what Airflow promises of a sensor: mode, timeout, soft_fail, poke_interval, deferrable."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from tests.support.dag_runs import run_dag, states
+from tests.support.full_estate import make_namespace
+
+from pulsar_fleet.airflow import (
+    ApplicationsArrivedSensor,
+    BacklogSentSensor,
+    ChangeWindowSensor,
+    MigrationSensor,
+    Milestone,
+    PulsarSubscriptionSensor,
+)
+from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.sensors import migration as sensors
+from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import NOBODY, Move, Moves, Strategy
+from pulsar_fleet.migration.prepare.lease import release
+
+pytestmark = [pytest.mark.migration, pytest.mark.usefixtures("play")]
+
+WAYS: dict[str, dict[str, Any]] = {
+    "poke": {"deferrable": False},
+    "reschedule": {"deferrable": False, "mode": "reschedule"},
+    "deferrable": {"deferrable": True},
+}
+NEVER = {"change_windows": ["2099-01-01T00:00/2099-01-02T00:00"], "freeze_windows": []}
+Wait = Callable[..., Any]
+
+
+@pytest.fixture
+async def wait(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Wait]:
+    """Runs a DAG with a sensor of this kind, which waits for what does not come; returns the run."""
+    topic = TopicName(new_namespace(), "events")
+    await make_namespace(on_blue, topic.namespace)
+    await on_blue.create_topic(topic)
+    runs: list[Any] = []
+
+    async def keep_lease() -> None:
+        """The DAG of this test has no lease."""
+
+    monkeypatch.setattr(sensors, "procedure_of", lambda _: SimpleNamespace(keep_lease=keep_lease))
+
+    def sensor(kind: str, **settings: Any) -> WaitingSensor:
+        if kind == "cluster":
+            name = {"topic": str(topic), "subscription": "none", "pulsar_conn_id": "pulsar_blue"}
+            return PulsarSubscriptionSensor(task_id="wait", **name, **settings)
+        if kind == "window":
+            return ChangeWindowSensor(task_id="wait", **settings)
+        move = Move(topic.namespace, Strategy.REPLICATE, "a test", {topic: 0}, {topic: NOBODY})
+        document = Moves("blue", "green", (move,)).to_json()
+        stored = Artefacts.open().write_json("moves", "moves.json", document).to_json()
+        sides = {"blue": "pulsar_blue", "green": "pulsar_green"}
+        return MigrationSensor(task_id="wait", milestone=Milestone.REPLICATED, moves=stored, **sides, **settings)
+
+    def run(kind: str, **settings: Any) -> Any:
+        with DAG(
+            f"wait-{uuid.uuid4().hex}", schedule=None, params=NEVER, default_args={**DEFAULT_ARGS, "retry_delay": 0}
+        ) as dag:
+            sensor(kind, poke_interval=timedelta(seconds=5), **settings)
+        runs.append(run_dag(dag))
+        return runs[-1]
+
+    yield run
+    for finished in runs:
+        await release(Sides(blue, green), Run.open(f"{finished.dag_id}/{finished.run_id}"))
+
+
+def rescheduled(run: Any) -> int:
+    """How often the sensor gave its worker slot back."""
+    from airflow.models.taskreschedule import TaskReschedule
+    from airflow.utils.session import create_session
+    from sqlalchemy import func, select
+
+    (instance,) = run.get_task_instances()
+    with create_session() as session:
+        return session.scalar(select(func.count()).where(TaskReschedule.ti_id == instance.id)) or 0
+
+
+def reason(run: Any) -> str:
+    """Why the sensor failed, as the report names it."""
+    records = Run.open(f"{run.dag_id}/{run.run_id}")
+    return str(records.stored("failures/wait.json"))
+
+
+KINDS = {
+    "cluster": r"After 6 s: \S+ has no subscription none",
+    "migration": r"After 6 s the namespaces are not replicated: .*\. Clear this task to wait again",
+    "window": r"After 6 s: .*2099",
+}
+
+
+def every(**short: tuple[str, ...]) -> Any:
+    """Every kind in every mode; `short` has the modes of a kind that take no long test."""
+    pairs = [(kind, way) for kind in KINDS for way in WAYS]
+    marks = {pair: () if pair[1] in short.get(pair[0], ()) else pytest.mark.long for pair in pairs}
+    return pytest.mark.parametrize(("kind", "way"), [pytest.param(*pair, marks=marks[pair]) for pair in pairs])
+
+
+@every(cluster=("deferrable",), migration=("poke", "reschedule", "deferrable"), window=("reschedule", "deferrable"))
+def test_a_sensor_ends_at_its_timeout_in_every_mode_without_a_retry(wait: Wait, kind: str, way: str) -> None:
+    run = wait(kind, timeout=6, **WAYS[way])
+    assert states(run) == {"wait": "failed"}
+    assert re.match(KINDS[kind], reason(run))
+    assert run.get_task_instances()[0].try_number == 1
+    assert (run.end_date - run.start_date).total_seconds() >= 6
+    assert (rescheduled(run) > 0) is (way == "reschedule")
+
+
+@every(migration=("deferrable",), window=("poke",))
+def test_with_soft_fail_the_timeout_skips_in_every_mode(wait: Wait, kind: str, way: str) -> None:
+    assert states(wait(kind, timeout=1, soft_fail=True, **WAYS[way])) == {"wait": "skipped"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (PulsarSubscriptionSensor, {"topic": "t", "subscription": "s", "poke_interval": timedelta(seconds=1)}),
+        (ChangeWindowSensor, {"poke_interval": 301}),
+        (
+            MigrationSensor,
+            {
+                "milestone": Milestone.DRAINED,
+                "blue": "b",
+                "green": "g",
+                "moves": {},
+                "timeout": 1,
+                "timeout_minutes": 1,
+            },
+        ),
+    ],
+)
+def test_settings_that_contradict_are_refused(kind: type[Any], settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"set it to|not both"):
+        kind(task_id="wait", **settings)
+
+
+@pytest.mark.parametrize(("kind", "own"), [(ApplicationsArrivedSensor, {}), (BacklogSentSensor, {"planned": {}})])
+def test_sensors_of_replication_take_mode_interval_and_timeout(kind: type[Any], own: dict[str, Any]) -> None:
+    settings = {"mode": "poke", "poke_interval": 7, "timeout": 70, "soft_fail": True}
+    sensor = kind(task_id="wait", **own, **settings)
+    assert {name: getattr(sensor, name) for name in settings} == settings
