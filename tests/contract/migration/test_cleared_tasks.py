@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,15 +69,79 @@ async def copy(migration: Migration | Failback, moves: Moves) -> OriginalSetting
     return original
 
 
+Task = Callable[[], Awaitable[object]]
+
+
+def after_the_cut_over(migration: Migration | Failback, moves: Moves, original: OriginalSettings) -> dict[str, Task]:
+    """The tasks from the cut-over on, in their order."""
+    sides, run = migration.sides, migration.run
+    return {
+        "cut_over": lambda: migration.cut_over(moves, original),
+        "verify_subscriptions": lambda: steps.verify_subscriptions(sides, run, moves),
+        "wait_drained": lambda: monitor_until_drained(sides, run, moves, seconds=90, poll_seconds=1),
+        "verify_messages": lambda: steps.verify_messages(sides, run, moves),
+        "clean_up": lambda: migration.clean_up(moves, original),
+        "restore": lambda: migration.restore(),
+    }
+
+
+NAMES = ("cut_over", "verify_subscriptions", "wait_drained", "verify_messages", "clean_up", "restore")
+
+
 async def switch(migration: Migration | Failback, moves: Moves, original: OriginalSettings) -> None:
     """The tasks from the cut-over on."""
-    sides, run = migration.sides, migration.run
-    await migration.cut_over(moves, original)
-    await steps.verify_subscriptions(sides, run, moves)
-    await monitor_until_drained(sides, run, moves, seconds=90, poll_seconds=1)
-    await steps.verify_messages(sides, run, moves)
-    await migration.clean_up(moves, original)
-    await migration.restore()
+    for task in after_the_cut_over(migration, moves, original).values():
+        await task()
+
+
+async def make_subscribed(on_blue: AdminClient, blue: ClusterConnection, name: NamespaceName) -> TopicName:
+    """A namespace with settings of its own, and a topic with a subscription that has read nothing of 10 messages."""
+    late = TopicName(name, LATE)
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
+    await on_blue.create_topic(late)
+    await on_blue.create_subscription(late, LATE)
+    await on_blue.post(f"/namespaces/{name.path}/publishRate", RATE)
+    await on_blue.post(f"/{late.path}/inactiveTopicPolicies", INACTIVE)
+    await asyncio.to_thread(publish, blue, late, [NumberedMessage(LATE, "key", number, 1) for number in range(10)])
+    return late
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("failed", NAMES)
+async def test_a_task_failed_from_outside_after_its_work_is_entered_again(
+    failed: str,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+) -> None:
+    """Airflow can mark a deferred task as failed after it has resumed: what it did stays, and it is tried again."""
+    name = new_namespace()
+    late = await make_subscribed(on_blue, blue, name)
+    run = Run("entered", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "stored")))
+    conf = {"blue": "blue", "green": "green", "namespaces": [str(name)]}
+    migration = Migration.of(conf, Sides(blue, green), run)
+    run.ledger.start_run(run.id, migration.NAME, conf)
+    moves = await prepare(migration)
+    original = await copy(migration, moves)
+    tasks = after_the_cut_over(migration, moves, original)
+    assert tuple(tasks) == NAMES
+    for task, work in tasks.items():
+        await work()
+        if task == failed:
+            await work()
+
+    documents = [await admin.namespace(name) or {} for admin in (on_blue, on_green)]
+    assert [bool(document.get("migrated")) for document in documents] == [True, False]
+    rates = [await admin.get(f"/namespaces/{name.path}/publishRate") for admin in (on_blue, on_green)]
+    assert [rate["publishThrottlingRateInMsg"] for rate in rates] == [RATE["publishThrottlingRateInMsg"]] * 2
+    statistics = await on_green.stats(late)
+    assert statistics["subscriptions"][LATE]["msgBacklog"] == 10
+    await asyncio.to_thread(publish, green, late, [NumberedMessage(LATE, "key", 10, 1)])
+    assert (await on_green.stats(late))["subscriptions"][LATE]["msgBacklog"] == 11
 
 
 async def test_a_run_cleared_from_its_first_task_after_cut_over_ends_as_before(
@@ -89,14 +153,7 @@ async def test_a_run_cleared_from_its_first_task_after_cut_over_ends_as_before(
     tmp_path: Path,
 ) -> None:
     name = new_namespace()
-    late = TopicName(name, LATE)
-    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
-    await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
-    await on_blue.create_topic(late)
-    await on_blue.create_subscription(late, LATE)
-    await on_blue.post(f"/namespaces/{name.path}/publishRate", RATE)
-    await on_blue.post(f"/{late.path}/inactiveTopicPolicies", INACTIVE)
-    await asyncio.to_thread(publish, blue, late, [NumberedMessage(LATE, "key", number, 1) for number in range(10)])
+    late = await make_subscribed(on_blue, blue, name)
 
     run = Run("cleared", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "stored")))
     conf = {"blue": "blue", "green": "green", "namespaces": [str(name)]}
