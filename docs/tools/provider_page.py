@@ -21,6 +21,7 @@ CLASSES = (
     "PulsarBacklogSensor",
     "PulsarSubscriptionSensor",
     "PulsarReplicationSensor",
+    "PulsarTopicTerminatedSensor",
     "NamespacePhaseSensor",
     "PulsarNotifier",
 )

@@ -16,12 +16,13 @@ from docs.tools.provider_page import PAGE, generated_page
 from tests.support.replication import know_each_other, replicate
 
 from pulsar_fleet.airflow import PulsarHook
-from pulsar_fleet.airflow.conditions import BacklogCondition, PhaseCondition, ReplicationCondition
+from pulsar_fleet.airflow.conditions import BacklogCondition, PhaseCondition, ReplicationCondition, TerminationCondition
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.clients.consume import create_subscription
 from pulsar_fleet.messages.clients.publish import OutgoingMessage, publish
 from pulsar_fleet.messages.clients.stream import Subscription
 
@@ -151,6 +152,62 @@ def test_every_sensor_waits_for_its_condition(
     assert states(run) == dict.fromkeys(("application_started", "drained", "replicated", "migrated"), "success")
     (started,) = (run.get_task_instance(task_id) for task_id in ("application_started",))
     assert (started.end_date - run.start_date).total_seconds() > 8
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_topic_is_read_to_its_end_after_its_termination(
+    examples: Any, cluster: ClusterConnection, partitions: int
+) -> None:
+    topic = TopicName(NAMESPACE, "closing")
+    asyncio.run(create(cluster, topic, partitions))
+    subscription = Subscription(topic=str(topic), name="warehouse", initial_position="earliest")
+    PulsarHook("pulsar_default").publish(str(topic), ["last"])
+    owner = Timer(8, lambda: asyncio.run(terminate(cluster, topic, partitions)))
+    limits = {**AT_ONCE, "wait_seconds": 10}
+    application = Timer(16, lambda: PulsarHook("pulsar_default").consume(subscription, print, **limits))
+    create_subscription(cluster, subscription)
+    for timer in (owner, application):
+        timer.start()
+    run = examples.dags["example_pulsar_terminated"].test()
+    application.join()
+    assert states(run) == {"terminated": "success", "drained": "success"}
+    terminated, drained = (run.get_task_instance(task_id) for task_id in ("terminated", "drained"))
+    assert (terminated.end_date - run.start_date).total_seconds() > 7
+    assert drained.end_date > terminated.end_date
+
+
+async def create(cluster: ClusterConnection, topic: TopicName, partitions: int) -> None:
+    async with AdminClient(cluster) as admin:
+        await (admin.create_partitioned_topic(topic, partitions) if partitions else admin.create_topic(topic))
+
+
+async def terminate(cluster: ClusterConnection, topic: TopicName, partitions: int) -> None:
+    async with AdminClient(cluster) as admin:
+        await admin.post(f"/{topic.path}/terminate{'/partitions' if partitions else ''}")
+
+
+async def test_one_open_partition_keeps_a_topic_from_being_terminated(
+    cluster: ClusterConnection, on_blue: AdminClient
+) -> None:
+    topic = TopicName(NAMESPACE, "parts")
+    await on_blue.create_partitioned_topic(topic, 2)
+    await on_blue.post(f"/{topic.partitions(2)[0].path}/terminate")
+    condition = TerminationCondition(topic=str(topic))
+    assert await condition.read("pulsar_default") == (False, f"{topic}: 1 of 2 partitions terminated")
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "sentence"),
+    [
+        ("persistent://examples/airflow/nowhere", NotFound, "nowhere not found"),
+        ("non-persistent://examples/airflow/volatile", InvalidRequest, "is not persistent"),
+    ],
+)
+async def test_a_topic_that_cannot_be_terminated_is_named(
+    cluster: ClusterConnection, topic: str, error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        await TerminationCondition(topic=topic).read("pulsar_default")
 
 
 async def test_a_backlog_is_counted_and_a_missing_subscription_is_named(

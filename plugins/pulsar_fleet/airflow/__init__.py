@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PulsarBacklogSensor,
         PulsarReplicationSensor,
         PulsarSubscriptionSensor,
+        PulsarTopicTerminatedSensor,
     )
     from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
     from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
@@ -61,6 +62,7 @@ __all__ = [
     "PulsarPublishOperator",
     "PulsarReplicationSensor",
     "PulsarSubscriptionSensor",
+    "PulsarTopicTerminatedSensor",
     "VerifyMessagesOperator",
     "VerifySnapshotOperator",
     "VerifySubscriptionsOperator",
@@ -92,6 +94,7 @@ __getattr__ = import_at_first_use(
         "PulsarPublishOperator": "pulsar_fleet.airflow.operators.messages",
         "PulsarReplicationSensor": "pulsar_fleet.airflow.sensors.conditions",
         "PulsarSubscriptionSensor": "pulsar_fleet.airflow.sensors.conditions",
+        "PulsarTopicTerminatedSensor": "pulsar_fleet.airflow.sensors.conditions",
         "VerifyMessagesOperator": "pulsar_fleet.airflow.operators.spark",
         "VerifySnapshotOperator": "pulsar_fleet.airflow.operators.snapshot_equality",
         "VerifySubscriptionsOperator": "pulsar_fleet.airflow.operators.spark",

@@ -110,6 +110,28 @@ class ReplicationCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TerminationCondition:
+    """A topic accepts no more messages: its owner, or a migration, has terminated all of its partitions."""
+
+    topic: str
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """A topic that does not exist is `NotFound`, a non-persistent one `InvalidRequest`. It loads no topic."""
+        from pulsar_fleet.cluster.names import TopicName
+        from pulsar_fleet.snapshot.resources import is_terminated
+
+        if not TopicName.parse(self.topic).persistent:
+            raise InvalidRequest(f"{self.topic} is not persistent, so no broker says whether it is terminated.")
+        async with await _admin(conn_id) as admin:
+            partitions = await _partitions(admin, self.topic)
+            # Of a partition that does not exist the broker answers 500: it is no reason to wait in the client.
+            read = (admin.internal_info(partition, answered_retry_seconds=0) for partition in partitions)
+            terminated = sum(map(is_terminated, await asyncio.gather(*read)))
+        parts = f"{terminated} of {counted(len(partitions), 'partition')}"
+        return terminated == len(partitions), f"{self.topic}: {parts} terminated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseCondition:
     """The newest migration or failback of a namespace has entered a phase, by the ledger."""
 
@@ -140,7 +162,14 @@ class PhaseCondition:
 
 
 _CONDITIONS: Mapping[str, type[Any]] = {
-    kind.__name__: kind for kind in (BacklogCondition, SubscriptionCondition, ReplicationCondition, PhaseCondition)
+    kind.__name__: kind
+    for kind in (
+        BacklogCondition,
+        SubscriptionCondition,
+        ReplicationCondition,
+        TerminationCondition,
+        PhaseCondition,
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""Sensors of clusters for your own DAGs: backlog, subscription, replication, phase of a migration."""
+"""Sensors of clusters for your own DAGs: backlog, subscription, replication, termination, phase of a migration."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pulsar_fleet.airflow.conditions import (
     PhaseCondition,
     ReplicationCondition,
     SubscriptionCondition,
+    TerminationCondition,
     arguments_of,
 )
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
@@ -152,6 +153,25 @@ class PulsarReplicationSensor(ClusterSensor):
         return ReplicationCondition(
             to_cluster=self.to_cluster, topic=self.topic, namespace=self.namespace, at_most=self.at_most
         )
+
+
+class PulsarTopicTerminatedSensor(ClusterSensor):
+    """Wait until a topic is terminated, so that a task may read it to its end; a retry waits again.
+
+    A topic that does not exist fails the task. What is not consumed yet is the backlog: see `PulsarBacklogSensor`.
+
+    :param topic: a persistent topic, partitioned or not: all of its partitions (templated).
+    """
+
+    template_fields: Sequence[str] = (*ClusterSensor.template_fields, "topic")
+
+    def __init__(self, *, topic: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+
+    def condition(self) -> Condition:
+        """The termination."""
+        return TerminationCondition(topic=self.topic)
 
 
 class NamespacePhaseSensor(ClusterSensor):
