@@ -12,10 +12,12 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from docs.tools.provider_page import PAGE, generated_page
+from tests.support.dag_runs import run_dag, states
 from tests.support.replication import know_each_other, replicate
 
-from pulsar_fleet.airflow import PulsarHook
+from pulsar_fleet.airflow import PulsarConsumeOperator, PulsarHook
 from pulsar_fleet.airflow.conditions import BacklogCondition, PhaseCondition, ReplicationCondition, TerminationCondition
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -81,10 +83,6 @@ async def remove(*admins: AdminClient) -> None:
             own = await admin.cluster_name()
             await admin.post(f"/namespaces/{NAMESPACE.path}/replication", [own])
             await admin.delete(f"/namespaces/{NAMESPACE.path}", force=True)
-
-
-def states(run: Any) -> dict[str, str]:
-    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
 
 
 def consumed(cluster: ClusterConnection, topic: str) -> list[Any]:
@@ -253,6 +251,23 @@ def test_a_batch_whose_callable_failed_is_delivered_again(cluster: ClusterConnec
     again: list[Any] = []
     assert hook.consume(subscription, again.extend, **limits)["messages"] == 4
     assert sorted(message.content for message in again) == [b"2", b"3", b"4", b"5"]
+
+
+def test_a_task_sets_aside_what_its_callable_cannot_process(cluster: ClusterConnection, topic: TopicName) -> None:
+    def store(messages: Any) -> None:
+        if b"poison" in [message.content for message in messages]:
+            raise ValueError("an amount is missing")
+
+    PulsarHook("pulsar_default").publish(str(topic), ["1", "poison", "2"])
+    with DAG("consume_with_dead_letters", schedule=None, params={"topic": f"{topic}-DLQ"}) as dag:
+        settings = {"dead_letter_topic": "{{ params.topic }}", "max_redeliveries": 1, "wait_seconds": 1}
+        PulsarConsumeOperator(task_id="consume", topic=str(topic), subscription="warehouse", process=store, **settings)
+    run = run_dag(dag)
+    assert states(run) == {"consume": "success"}
+    result = run.get_task_instance("consume").xcom_pull(task_ids="consume")
+    assert (result["messages"], result["dead_letters"]) == (3, 1)
+    (dead,) = consumed(cluster, f"{topic}-DLQ")
+    assert (dead.content, dead.properties["REAL_TOPIC"]) == (b"poison", str(topic))
 
 
 def test_a_retry_stores_nothing_twice_where_the_namespace_deduplicates(

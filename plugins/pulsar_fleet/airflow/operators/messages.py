@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow.sdk import BaseOperator, Context
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.messages.clients.dead_letters import DeadLetterPolicy
     from pulsar_fleet.messages.clients.received import ReceivedMessage
     from pulsar_fleet.messages.clients.stream import Subscription
 
@@ -53,8 +54,9 @@ class PulsarConsumeOperator(BaseOperator):
     """Consume a subscription in batches; a batch is acknowledged only after the callable succeeded.
 
     It ends after `max_messages`, or when no message came for `wait_seconds`; the XCom is `{"messages": number,
-    "batches": number}`. When the callable raises, the task fails, and a retry gets that batch again, and messages whose
-    acknowledgment was lost: the callable may see a message twice (at least once), with the same `message_id`.
+    "batches": number, "dead_letters": number}`. When the callable raises, the task fails, and a retry gets that batch
+    again, and messages whose acknowledgment was lost: the callable may see a message twice (at least once), with the
+    same `message_id`. With `dead_letter_topic` a message that fails again and again is set aside instead.
 
     :param topic: the topic (templated).
     :param subscription: its subscription, which is created if it does not exist (templated).
@@ -67,9 +69,13 @@ class PulsarConsumeOperator(BaseOperator):
     :param wait_seconds: without a message for so long, the task ends.
     :param deferrable: wait in the triggerer until there is a message, without a worker slot; default
         `[operators] default_deferrable`. Without it a task that finds no message succeeds with 0.
+    :param dead_letter_topic: a topic for messages that the callable fails for again and again (templated); default: no
+        such topic, and the task fails.
+    :param max_redeliveries: how often the task has such a message delivered again before.
+    :param max_dead_letters: such messages of one run of the task; one more fails the task, and stays unacknowledged.
     """
 
-    template_fields: Sequence[str] = ("topic", "subscription", "pulsar_conn_id")
+    template_fields: Sequence[str] = ("topic", "subscription", "pulsar_conn_id", "dead_letter_topic")
 
     def __init__(
         self,
@@ -84,6 +90,9 @@ class PulsarConsumeOperator(BaseOperator):
         max_messages: int = 10_000,
         wait_seconds: float = 10.0,
         deferrable: bool | None = None,
+        dead_letter_topic: str | None = None,
+        max_redeliveries: int = 3,
+        max_dead_letters: int = 10,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -97,6 +106,9 @@ class PulsarConsumeOperator(BaseOperator):
         self.max_messages = max_messages
         self.wait_seconds = wait_seconds
         self.deferrable = deferrable
+        self.dead_letter_topic = dead_letter_topic
+        self.max_redeliveries = max_redeliveries
+        self.max_dead_letters = max_dead_letters
 
     def execute(self, context: Context) -> JsonObject:
         """Consume; or create the subscription and defer until it has a backlog."""
@@ -134,9 +146,22 @@ class PulsarConsumeOperator(BaseOperator):
             most_messages=self.max_messages,
             batch_size=self.batch_size,
             wait_seconds=self.wait_seconds,
+            dead_letters=self._dead_letters(),
         )
-        self.log.info("Consumed %(messages)d messages in %(batches)d batches", result)
+        self.log.info("Consumed %(messages)d messages in %(batches)d batches, %(dead_letters)d dead letters", result)
         return result
+
+    def _dead_letters(self) -> DeadLetterPolicy | None:
+        from pulsar_fleet.messages.clients.dead_letters import DeadLetterPolicy
+
+        if not self.dead_letter_topic:
+            return None
+        return DeadLetterPolicy(
+            topic=self.dead_letter_topic,
+            max_redeliveries=self.max_redeliveries,
+            max_dead_letters=self.max_dead_letters,
+            fatal=(AirflowException,),
+        )
 
     def _settings(self) -> Subscription:
         from pulsar_fleet.messages.clients.stream import Subscription

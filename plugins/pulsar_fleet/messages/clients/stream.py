@@ -71,6 +71,11 @@ class Batch:
         """The messages that a consumer received."""
         return cls(tuple(map(ReceivedMessage.of, received)), tuple(received), consumer)
 
+    def split(self) -> Sequence[Batch]:
+        """Each message as a batch of its own."""
+        pairs = zip(self.messages, self._received, strict=True)
+        return [Batch((message,), (received,), self._consumer) for message, received in pairs]
+
     def to_json(self) -> JsonObject:
         """What an event of Airflow has of them."""
         return {"messages": [message.to_json() for message in self.messages]}
