@@ -10,12 +10,12 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests.support.dag_runs import announced, report, states
+from tests.support.dag_runs import announced, asset_events, report, states
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_sandbox.workload import EstateSpec, build_estate, drain_subscription
 
@@ -61,12 +61,24 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     assert {record.verdict for record in verdicts.values()} == {"equal"}
     assert verdicts[str(moving)].messages == 120
 
+    require_event(moved, f"pulsar-migrated/blue/green/{moving}", {"messages", "copy", "subscriptions"})
+
     verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
     assert set(states(verified).values()) == {"success"}
-    assert announced(verified) == [f"pulsar-verified/blue/green/{moving}"]
+    require_event(verified, f"pulsar-verified/blue/green/{moving}", {"messages", "subscriptions"})
 
     carried = drain_subscription(green, f"persistent://{moving}/events", "archive", at_least=60)
     assert len(carried) == len(set(carried)) == 60
+
+
+def require_event(run: Any, asset: str, kinds: set[str]) -> None:
+    """The only asset event of a run has clusters, counts and proofs, whose documents are stored."""
+    ((name, extra),) = asset_events(run).items()
+    names = [extra[key] for key in ("run", "source", "target", "partitions", "messages")]
+    assert (name, names) == (asset, [f"{run.dag_id}/{run.run_id}", "blue", "green", 5, 120])
+    assert {kind: proof["verdict"] for kind, proof in extra["proofs"].items()} == dict.fromkeys(kinds, "equal")
+    document = Reference.from_json(extra["proofs"]["messages"]["document"])
+    assert b"equal" in Artefacts.open().read(document)
 
 
 async def overrides(connection: ClusterConnection) -> dict[str, str]:

@@ -29,13 +29,19 @@ def states(run: Any) -> dict[str, str]:
 
 def announced(run: Any) -> list[str]:
     """Names of the assets that the run announced."""
+    return list(asset_events(run))
+
+
+def asset_events(run: Any) -> dict[str, Any]:
+    """Name of each asset that the run announced → the extra of its event."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
     with create_session() as session:
-        query = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
-        return list(session.scalars(query.where(AssetEvent.source_run_id == run.run_id)))
+        query = select(AssetModel.name, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        rows = session.execute(query.where(AssetEvent.source_run_id == run.run_id))
+        return {name: dict(extra) for name, extra in rows}
 
 
 def report(run: Any) -> str:

@@ -1,4 +1,4 @@
-"""Airflow assets for changed policies and replicators, so that other DAGs can be scheduled on them."""
+"""Airflow assets: verified and moved namespaces, changed policies and replicators; to schedule DAGs on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from airflow.sdk import Asset, AssetAlias, get_current_context
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.model import Moves
     from pulsar_fleet.replication.doctor.changes import StateChange
+    from pulsar_fleet.verification.messages.verdict import Verification
 
 MOST_CHANGES = 100
 """An event has so many of them as texts, and the number of all."""
 
+VERIFIED = AssetAlias("pulsar-verified")
+"""All namespaces that were verified equal. A DAG can be scheduled on this alias, or on the asset of one namespace."""
+MIGRATED = AssetAlias("pulsar-migrated")
+"""All namespaces that a migration or a failback moved, in the same way."""
 POLICIES_CHANGED = AssetAlias("pulsar-policies-changed")
 """All clusters whose policies a run wrote. A DAG can be scheduled on this alias, or on the asset of one cluster."""
 REPLICATION_CHANGED = AssetAlias("pulsar-replication-changed")
@@ -49,3 +56,54 @@ def emit_replication_changed(changes: Iterable[StateChange], run_id: str) -> Non
     for cluster, lines in texts.items():
         extra: JsonObject = {"run": run_id, "changes": lines[:MOST_CHANGES], "number": len(lines)}
         get_current_context()["outlet_events"][REPLICATION_CHANGED].add(replication_of(cluster), extra=extra)
+
+
+def emit_verified(run: Run, compared: Verification) -> None:
+    """Emit an asset event for each namespace that was verified equal, with the counts and the proofs.
+
+    The running task must have `VERIFIED` among its outlets.
+    """
+    proofs = _proofs(run)
+    for row in compared.namespaces:
+        counts: JsonObject = {"partitions": len(row.names), "messages": row.proven, "restriction": compared.restriction}
+        _emit(VERIFIED, run, (compared.source, compared.target, row.namespace), counts, proofs)
+
+
+def emit_migrated(run: Run, moves: Moves) -> None:
+    """Emit an asset event for each namespace that was moved, with the counts and the proofs.
+
+    The running task must have `MIGRATED` among its outlets.
+    """
+    proofs = _proofs(run)
+    for move in moves.moves:
+        name = str(move.namespace)
+        messages = proofs.get(name, {}).get("messages", {}).get("number", 0)
+        counts: JsonObject = {"partitions": len(move.partitions), "messages": messages, "strategy": move.strategy.value}
+        _emit(MIGRATED, run, (moves.blue, moves.green, name), counts, proofs)
+
+
+def _emit(
+    alias: AssetAlias, run: Run, names: tuple[str, str, str], counts: JsonObject, proofs: dict[str, JsonObject]
+) -> None:
+    source, target, namespace = names
+    path = "/".join(names)
+    asset = Asset(name=f"{alias.name}/{path}", uri=f"x-{alias.name}://{path}", group=alias.name)
+    extra: JsonObject = {"run": run.id, "source": source, "target": target, "namespace": namespace, **counts}
+    extra["proofs"] = proofs.get(namespace, {})
+    get_current_context()["outlet_events"][alias].add(asset, extra=extra)
+
+
+def _proofs(run: Run) -> dict[str, JsonObject]:
+    """Namespace → kind → what the ledger has: `messages`; `copy`, before a cut-over; `subscriptions`."""
+    from pulsar_fleet.ledger.rows import utc
+
+    proofs: dict[str, JsonObject] = {}
+    for record in run.ledger.verdicts(run.id):
+        kind, _, name = record.scope.rpartition(" of ")
+        proofs.setdefault(name, {})[kind or "messages"] = {
+            "verdict": record.verdict,
+            "number": record.messages,
+            "at": utc(record.at).isoformat(),
+            "document": record.artefact,
+        }
+    return proofs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.assets import MIGRATED, emit_migrated
 from pulsar_fleet.airflow.conf import inputs_of, moves_of, original_settings_of, procedure_of
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
@@ -99,11 +100,13 @@ def verify_subscriptions(checked: JsonObject) -> JsonObject:
     return _run_step(verify_subscriptions, checked)
 
 
-@task
+@task(outlets=[MIGRATED])
 def clean_up_blue(checked: JsonObject, before: JsonObject) -> JsonObject:
     """End replication, remove from the old cluster what continues on the new one, and list the leftovers."""
-    procedure = procedure_of(get_current_context())
-    return asyncio.run(procedure.clean_up(moves_of(checked["moves"]), original_settings_of(before)))
+    procedure, moves = procedure_of(get_current_context()), moves_of(checked["moves"])
+    result = asyncio.run(procedure.clean_up(moves, original_settings_of(before)))
+    emit_migrated(procedure.run, moves)
+    return result
 
 
 @task(trigger_rule="all_done")

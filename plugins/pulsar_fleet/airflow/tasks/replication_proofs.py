@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
 from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.assets import VERIFIED, emit_verified
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.tasks.replication import with_clusters
-from pulsar_fleet.airflow.tasks.verification import VERIFIED, conclude_messages, emit_verified
+from pulsar_fleet.airflow.tasks.verification import conclude_messages
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -132,8 +133,7 @@ def read_verdict(batch: JsonObject, frozen: JsonObject) -> JsonObject:
     run.ledger.finish_run(run.id, "succeeded" if equal else "failed")
     if not equal:
         raise PreconditionFailed("\n".join(["Not verified as equal.", verification_text(compared)]))
-    for row in compared.namespaces:
-        emit_verified(row.namespace, compared.source, compared.target, run.id)
+    emit_verified(run, compared)
     return {"messages": compared.messages}
 
 

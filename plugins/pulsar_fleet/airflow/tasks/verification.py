@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, get_current_context
+from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.assets import VERIFIED, emit_verified
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from pulsar_fleet.verification.messages.verdict import Verification
 
 PROCEDURE = "verify_clusters"
-VERIFIED = AssetAlias("pulsar-verified")
-"""All namespaces that were verified equal. A DAG can be scheduled on this alias, or on the asset of one namespace."""
 
 
 @task
@@ -108,8 +107,7 @@ def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) 
     verdict = Verdict.over(verdicts)
     if verdict is not Verdict.EQUAL:
         raise PreconditionFailed("\n".join(["Not verified as equal.", *texts]))
-    for row in compared.namespaces:
-        emit_verified(row.namespace, compared.source, compared.target, run.id)
+    emit_verified(run, compared)
     return {"verdict": verdict.value, "messages": compared.messages, "subscriptions": count}
 
 
@@ -136,13 +134,6 @@ def conclude_messages(run: Run, source: str, target: str, frozen: JsonObject, fo
             return await conclude(run, source_admin, target_admin, request, frozen["result"], folder or FOLDER)
 
     return asyncio.run(read())
-
-
-def emit_verified(namespace: str, source: str, target: str, run_id: str) -> None:
-    """Emit the asset event of a namespace that was verified equal. The task must have `VERIFIED` among its outlets."""
-    name = f"pulsar-verified/{source}/{target}/{namespace}"
-    asset = Asset(name=name, uri=f"x-pulsar-verified://{source}/{target}/{namespace}", group="pulsar-verified")
-    get_current_context()["outlet_events"][VERIFIED].add(asset, extra={"run": run_id})
 
 
 @task(trigger_rule="all_done")
