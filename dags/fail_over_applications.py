@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import ApplicationsArrivedSensor, PlanApprovalOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
 from pulsar_fleet.airflow.tasks import failover
 from pulsar_fleet.settings.failover import SETTINGS
 

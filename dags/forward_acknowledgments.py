@@ -17,8 +17,8 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import ForwardAcknowledgmentsOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import acknowledgments
 from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS

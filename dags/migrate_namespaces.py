@@ -22,16 +22,13 @@ from pathlib import Path
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import (
-    ChangeWindowSensor,
-    MigrationProofOperator,
-    MigrationSensor,
-    Milestone,
-    WaveApprovalOperator,
-)
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.approval import WaveApprovalOperator
+from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
 from pulsar_fleet.airflow.tasks import migration
+from pulsar_fleet.airflow.triggers.migration import Milestone
 from pulsar_fleet.settings.migration import SETTINGS
 
 PROOF = {

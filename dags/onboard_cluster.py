@@ -18,8 +18,9 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
+from pulsar_fleet.airflow.operators.snapshot_equality import VerifySnapshotOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
 from pulsar_fleet.settings.onboard import SETTINGS

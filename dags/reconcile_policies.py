@@ -20,8 +20,8 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import FindDriftOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.drift import FindDriftOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import reconciliation
 from pulsar_fleet.settings.reconciliation import RECONCILE

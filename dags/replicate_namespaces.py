@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import BacklogSentSensor, PlanApprovalOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.tasks import replication
 from pulsar_fleet.settings.replication import SETTINGS
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import PlanApprovalOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only
 from pulsar_fleet.settings.read_only import SERVE_READ_ONLY

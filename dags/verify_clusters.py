@@ -22,8 +22,8 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag, task_group
 
-from pulsar_fleet.airflow import VerifyMessagesOperator, VerifySubscriptionsOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import verification
 from pulsar_fleet.settings.verification import SETTINGS

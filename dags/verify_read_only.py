@@ -15,8 +15,8 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import VerifyMessagesOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_proofs
 from pulsar_fleet.settings.read_only import VERIFY_READ_ONLY

@@ -17,8 +17,8 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 import pendulum
 from airflow.sdk import dag, task_group
 
-from pulsar_fleet.airflow import VerifyMessagesOperator
 from pulsar_fleet.airflow.form import form
+from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import replication_proofs
 from pulsar_fleet.settings.replication_proofs import VERIFY

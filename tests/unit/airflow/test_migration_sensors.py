@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from pulsar_fleet.airflow import ChangeWindowSensor, MigrationSensor, Milestone
 from pulsar_fleet.airflow.sensors import migration as sensors
 from pulsar_fleet.airflow.sensors import waiting
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
 from pulsar_fleet.airflow.triggers import migration as triggers
-from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Status
+from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts
