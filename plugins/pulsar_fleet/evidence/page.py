@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.evidence.document import Evidence
 from pulsar_fleet.report.document import Report
-from pulsar_fleet.report.page import html_part, style
+from pulsar_fleet.report.page import html_part, html_text, style
 
 _OPEN, _CLOSE = b'<script type="application/json" id="evidence">', b"</script>"
 _SYMBOLS = {"succeeded": "✓", "failed": "✗", "undone": "↩", "running": "…"}
@@ -59,10 +59,7 @@ def evidence_page(evidence: Evidence) -> str:
         verdicts=_objects(evidence, "verdict"),
         changes=_objects(evidence, "change"),
         phases=phases,
-        reports=[
-            {"run_id": report["run_id"], "html": html_part(Report.from_json(report["report"]), level=3)}
-            for report in _objects(evidence, "report")
-        ],
+        reports=[{"run_id": report["run_id"], "html": _report(report)} for report in _objects(evidence, "report")],
         report_style=style(),
         artefacts=_objects(evidence, "artefact"),
         file=file_name(evidence.run_id, "html"),
@@ -82,6 +79,13 @@ def evidence_in(page: bytes) -> bytes:
     if not opened or not closed:
         raise InvalidRequest("This page is not an evidence file: it has no records.")
     return document
+
+
+def _report(record: JsonObject) -> Markup:
+    """The report of a run; the first evidence files have its Markdown."""
+    if "report" in record:
+        return html_part(Report.from_json(record["report"]), level=3)
+    return html_text(record["text"])
 
 
 @cache

@@ -43,10 +43,10 @@ def html_part(report: Report, *, level: int, picture: bytes | None = None) -> Ma
         report=report,
         level=level,
         headline=Markup(_markdown().renderInline(report.headline)),  # noqa: S704
-        to_do=_html(report.to_do_text),
+        to_do=html_text(report.to_do_text),
         picture=svg_element(picture) if picture else "",
-        body=[_html(text) for text in report.body],
-        details=[(section.title, _html(section.text)) for section in report.details],
+        body=[html_text(text) for text in report.body],
+        details=[(section.title, html_text(section.text)) for section in report.details],
     )
     return Markup(part)  # noqa: S704
 
@@ -72,7 +72,8 @@ def approval_text(approval: JsonObject | None) -> str:
     return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
 
 
-def _html(text: str) -> Markup:
+def html_text(text: str) -> Markup:
+    """Markdown as HTML; HTML in it is escaped."""
     return Markup(_markdown().render(text))  # noqa: S704
 
 

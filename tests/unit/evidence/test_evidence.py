@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ def test_the_report_in_it_begins_with_the_banner(run: Run) -> None:
     order = ["⚠ Needs attention", "<h3", "To do: restart", "<td>1</td>", "<details>"]
     positions = [report.index(text) for text in order]
     assert positions == sorted(positions)
+
+
+def test_a_report_of_an_earlier_release_is_shown_as_text(run: Run) -> None:
+    evidence = collect(run)
+    records = [
+        replace(record, content={"run_id": RUN, "text": "## Moved <b>"}) if record.kind == "report" else record
+        for record in evidence.records
+    ]
+    earlier = Evidence.chain(RUN, evidence.made_at, (evidence.audit_number, evidence.audit_head), records)
+    assert "<h2>Moved &lt;b&gt;</h2>" in evidence_page(earlier)
+    assert verify_file(earlier.to_bytes(), run).problems == ()
 
 
 @pytest.mark.parametrize("ending", ["json", "html"])
