@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -76,8 +77,7 @@ def test_the_age_of_a_proof_is_that_of_what_is_proven_on_schedule(ledger: Ledger
 
 
 def test_every_alert_reads_metrics_that_there_are_and_names_a_page(ledger: Ledger) -> None:
-    source = (ROOT / "plugins" / "pulsar_fleet" / "fleet" / "metrics.py").read_text()
-    exported = {f"pulsar_fleet_{name}" for name in re.findall(r'f"\{_PREFIX\}(\w+)"', source)}
+    exported = exported_metrics()
     for rule in rules():
         assert set(re.findall(r"pulsar_fleet_\w+", rule["expr"])) <= exported, rule["alert"]
         for page in re.findall(r"docs/\w+\.md", rule["annotations"]["runbook"]):
@@ -92,6 +92,31 @@ def test_every_alert_reads_metrics_that_there_are_and_names_a_page(ledger: Ledge
     table = (ROOT / "docs" / "metrics.md").read_text()
     assert {name for name in exported if f"`{name}`" not in table} == set()
     assert {rule["alert"] for rule in rules() if f"`{rule['alert']}`" not in table} == set()
+
+
+def test_the_dashboard_shows_every_metric_and_no_panel_hides_another() -> None:
+    dashboard = json.loads((ROOT / "docker" / "grafana" / "pulsar_fleet.json").read_text())
+    shown = {name for panel in dashboard["panels"] for name in _metrics_in(panel)}
+    assert shown == exported_metrics()
+    places = [
+        (column, row)
+        for panel in dashboard["panels"]
+        for place in (panel["gridPos"],)
+        for column in range(place["x"], place["x"] + place["w"])
+        for row in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(places) == len({*places})
+    assert max(column for column, _ in places) == 23
+    assert all(panel["description"].endswith(".") for panel in dashboard["panels"])
+
+
+def _metrics_in(panel: dict[str, Any]) -> set[str]:
+    return {name for target in panel["targets"] for name in re.findall(r"pulsar_fleet_\w+", target["expr"])}
+
+
+def exported_metrics() -> set[str]:
+    source = (ROOT / "plugins" / "pulsar_fleet" / "fleet" / "metrics.py").read_text()
+    return {f"pulsar_fleet_{name}" for name in re.findall(r'f"\{_PREFIX\}(\w+)"', source)}
 
 
 @pytest.mark.long
