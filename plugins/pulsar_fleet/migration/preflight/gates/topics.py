@@ -127,8 +127,8 @@ def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
                 f"{entries:,} unread entries and no consumer; last read {_when(last_used)}",
                 "nothing: it is transferred with its position."
                 if is_transferred
-                else "move the namespace with replicate_then_switch, or let a consumer read it. Delete it only if no "
-                "application needs its messages.",
+                else "let a consumer read it, or move the namespace with replicate_then_switch; a failback of copied "
+                "history has only the consumer. Delete it only if no application needs its messages.",
                 mild=is_transferred,
             )
 
