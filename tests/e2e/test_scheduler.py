@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -129,6 +130,9 @@ def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
     run_id, state = finish(airflow, "migrate_namespaces", **conf)
     assert state == "failed"
     assert sentence in airflow.log("migrate_namespaces", run_id, "read_request")
+    address = f"/pulsar-fleet/report?{urlencode({'run': f'migrate_namespaces/{run_id}'})}"
+    for task in ("read_request", "wait_drained", "write_report"):
+        assert airflow.links("migrate_namespaces", run_id, task) == {"Fleet": "/pulsar-fleet/", "Report": address}
 
 
 def test_what_the_form_would_not_take_is_refused_by_the_api_too(airflow: AirflowStack) -> None:

@@ -142,6 +142,13 @@ class AirflowStack:
             f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value?stringify=false"
         )["value"]
 
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """Name → URL of the links that the page of a task shows; None: it shows none."""
+        links: dict[str, str | None] = self._get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links")[
+            "extra_links"
+        ]
+        return links
+
     def question(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any] | None:
         """The question of a task to a person, with `subject` and `body`; None while there is none."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
