@@ -45,7 +45,7 @@ class DeadLetterPolicy:
 
 
 class FailedMessages:
-    """Those of one run. The counts are its own: brokers forget theirs when the last consumer disconnects."""
+    """Those of one run. The counts are its own: those of a broker are said to end with its last consumer."""
 
     def __init__(self, connection: ClusterConnection, subscription: Subscription, policy: DeadLetterPolicy) -> None:
         policy.require_type(subscription)
