@@ -173,5 +173,5 @@ def _exists(path: UPath) -> bool:
 
 
 def _safe(run_id: str) -> str:
-    # The name of a run may come from a URL: `..` would be the folder above.
-    return re.sub(r"^\.|[^\w.=@-]+", "_", run_id)
+    # The name of a run may come from a URL: `..` would be the folder above. `.` is the store's own, for `--out`.
+    return re.sub(r"^\.(?=.)|[^\w.=@-]+", "_", run_id)

@@ -217,7 +217,7 @@ async def test_a_tenant_administrator_onboards_its_tenant(estate: Sandbox, recor
     assert (verified.equal, applied.problems) == (True, ()), verified.text
     named = {finding.resource for finding in findings if finding.id in ("not-visible", "not-settable")}
     assert {f"{Area.BROKERS} of east", f"{Area.BROKERS} of west", f"{Area.RESOURCE_GROUPS} of west"} <= named
-    report = onboarding_report(source, target, plan, findings, applied, verified)
+    report = onboarding_report(source, target, plan, findings, applied, verified).markdown()
     assert f"| {Area.BOOKIE_AFFINITY} | **no** | **no** |" in report
 
 

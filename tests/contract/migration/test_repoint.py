@@ -236,7 +236,7 @@ async def test_applications_connect_to_green_in_turn_and_blue_refuses_producers(
     late.close()
     phases = [entry.phase for entry in estate.run.ledger.phases(estate.run.id)]
     assert phases[-3:] == [Phase.DRAINED, Phase.VERIFIED, Phase.FINISHED]
-    report = store_migration_report(estate.run, {}, None)
+    report = store_migration_report(estate.run, {}, None).markdown()
     assert "every application left blue, which refuses producers" in report
     assert "refuses producers of these topics, and redirects no client" in report
 

@@ -226,7 +226,7 @@ async def test_every_namespace_is_redirected_at_once_and_nothing_is_lost(make_es
         assert not (await find_overrides(blue)).needs_restoration
     phases = [entry.phase for entry in estate.run.ledger.phases(estate.run.id) if entry.namespace == str(STOCK)]
     assert phases[-3:] == [Phase.DRAINED, Phase.VERIFIED, Phase.FINISHED]
-    report = store_migration_report(estate.run, {}, None)
+    report = store_migration_report(estate.run, {}, None).markdown()
     assert str(STOCK) in report
 
 

@@ -86,7 +86,7 @@ async def test_no_secret_is_left_behind_by_an_onboarding(
     applied = await apply_onboarding(source, target, planned.plan, artefacts, ledger, "r")
     verified = await verify_equal(ours, target, selection, artefacts, "r")
     plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
-    report = onboarding_report(ours, theirs, plan, findings, applied, verified)
+    report = onboarding_report(ours, theirs, plan, findings, applied, verified).markdown()
 
     written = await on_green.namespace(NamespaceName(tenant, "offloaded")) or {}
     assert written["offload_policies"]["s3ManagedLedgerOffloadCredentialSecret"] == OFFLOAD

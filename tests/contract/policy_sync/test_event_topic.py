@@ -151,7 +151,7 @@ async def test_the_last_update_of_a_tenant_is_in_the_page_of_a_run(
     update = result.tenants[shared.tenant]
     assert update.by == "blue"
     assert before - 1 <= update.time / 1000 <= time.time() + 1
-    assert f"| {shared.tenant} | blue | " in metadata_report(result)
+    assert f"| {shared.tenant} | blue | " in metadata_report(result).markdown()
 
 
 @pytest.mark.long

@@ -271,7 +271,7 @@ async def test_a_cluster_that_was_down_is_identical_in_the_first_run_after_it(
 def assert_red_is_said_to_be_behind(drift: DriftSummary, repaired: RepairSummary | None, seconds: float) -> None:
     at = datetime.fromtimestamp(drift.behind["red"].last_seen, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     assert f"red could not be reached, last seen {at}." in failure(drift, repaired, fail_on_drift=False)
-    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(drift, {}, repaired)
+    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(drift, {}, repaired).markdown()
     gauges = metrics(drift, repaired)
     assert gauges["clusters_behind"] == 1
     assert gauges["behind_seconds.red"] == pytest.approx(seconds, abs=15)
