@@ -30,7 +30,7 @@ def test_every_field_of_the_form_has_its_title(page: Page, title: str) -> None:
     "description",
     [
         "Connection of the cluster that the namespaces leave.",
-        "What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole",
+        "What to move: tenant/namespace, a tenant, re: and a pattern of the whole",
         "Evaluate every gate and show the waves; change nothing.",
     ],
 )
