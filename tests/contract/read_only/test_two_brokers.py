@@ -127,7 +127,7 @@ async def test_the_owner_gets_every_message_through_roll_overs_trims_and_a_kill(
     def write() -> None:
         nonlocal sent
         client = open_client(connection)
-        producer = client.create_producer(str(source))
+        producer = client.create_producer(str(source), send_timeout_millis=0)
         while not stop.is_set():
             producer.send(f"later {sent}".encode())
             sent += 1
