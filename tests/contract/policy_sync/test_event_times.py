@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.event_exchange import Exchange, becomes
 from tests.support.kinds import StartClusters
+from tests.support.proxy import CallFault, Proxy, slow
 from tests.support.reconciler import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
@@ -225,6 +227,36 @@ async def test_at_equal_times_the_smaller_or_the_larger_cluster_name_wins(
     (conflict,) = recorded()
     assert (conflict.rule, conflict.winner, conflict.field) == (Rule.NAME, winner, MAX_PRODUCERS[1])
     await fleet.remove(on_blue, on_green)
+
+
+@pytest.mark.parametrize("overwritten", [7, None])
+async def test_a_topic_policy_that_an_event_overwrites_unseen_is_on_record(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, overwritten: int | None
+) -> None:
+    """Somebody edits it after the event was checked and before it is written: only the topic of policies has it."""
+    blue, green = exchange.connections
+    path = f"/{TopicName(shared, 'events').path}/maxProducers"
+    await on_blue.post(path, 5)
+    async with Proxy(green.admin_url) as proxy:
+        proxy.answers = [CallFault(f"POST .*{path}", slow(2.0), times=1)]
+        through = replace(exchange, connections=(blue, replace(green, admin_url=proxy.url)))
+        run = asyncio.create_task(through.run())
+        while not proxy.calls(f"POST .*{path}"):
+            assert not run.done()
+            await asyncio.sleep(0.02)
+        await (on_green.delete(path) if overwritten is None else on_green.post(path, overwritten))
+        result = await run
+    assert [await admin.get(path) for admin in (on_blue, on_green)] == [5, 5]
+    assert [tally.conflicts for tally in result.clusters.values()] == [0, 1]
+    (conflict,) = recorded()
+    assert (conflict.rule, conflict.winner, conflict.field) == (Rule.UNCERTAIN, "blue", "local/maxProducerPerTopic")
+    assert {name: side["value"] for name, side in conflict.sides.items()} == {"blue": 5, "green": overwritten}
+    await exchange.settle()
+    keeper = Reconciler.of(shared.tenant, *exchange.connections)
+    (conflict_id,) = (key for key, _ in keeper.store.conflicts())
+    await keeper.cycle(choose={conflict_id: "green"})
+    await exchange.settle()
+    assert [await admin.get(path) for admin in (on_blue, on_green)] == [overwritten, overwritten]
 
 
 @pytest.fixture

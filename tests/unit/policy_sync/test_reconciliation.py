@@ -29,8 +29,7 @@ from pulsar_fleet.policy_sync.merge.compare import (
 )
 from pulsar_fleet.policy_sync.merge.fields import SELF, localised, namespace_values, neutral, whole_value
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair
-from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Provenance
-from pulsar_fleet.policy_sync.merge.scan import EventTimes
+from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, PolicyEvents, Provenance
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
 from pulsar_fleet.policy_sync.reconcile.agreement import conclude, decided_values, written
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import export, load
@@ -278,7 +277,7 @@ def test_an_entry_read_back_as_written_is_agreed_beside_an_edited_one() -> None:
 
 
 def test_a_topic_policy_is_as_old_as_the_event_that_first_had_its_value() -> None:
-    times = EventTimes()
+    times = PolicyEvents()
     for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
         times.note(EVENTS, Scope.LOCAL, TopicPolicyState(EVENTS, "local", policies, at), at)
     assert times.spans(EVENTS, ClockSkew(ahead=0, uncertainty=0.5), 0.5) == {

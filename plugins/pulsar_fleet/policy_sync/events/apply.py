@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
-from pulsar_fleet.policy_sync.events.ordering.conflicts import record_conflicts
+from pulsar_fleet.policy_sync.events.ordering.conflicts import record_conflicts, record_overwritten, unseen_edits
 from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
 from pulsar_fleet.policy_sync.events.ordering.updates import Updates, accepted_updates, lost_edits, outstanding
 from pulsar_fleet.policy_sync.events.participant import Participant
@@ -102,10 +103,9 @@ async def _apply(participant: Participant, batch: Batch) -> None:
     if not participant.save(scan.stored, expected):
         batch.postpone(batch.events)
         return
+    where = (participant.ledger, participant.fleet, f"{PROCEDURE}/{participant.own}")
     batch.conflicts += record_conflicts(
-        participant.ledger,
-        participant.fleet,
-        f"{PROCEDURE}/{participant.own}",
+        *where,
         {item: scan.view.values(item) or {} for item in resolutions},
         updates,
         versions,
@@ -115,7 +115,8 @@ async def _apply(participant: Participant, batch: Batch) -> None:
     plan = await leave_incompatible_out(plan, participant.clusters, participant.redactor)
     applied = await _apply_plan(participant, plan) if plan.changes else PlanResult(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
-    scan = await _scan(participant, batch)
+    before, scan = scan, await _scan(participant, batch)
+    batch.conflicts += record_overwritten(*where, _unseen_edits(participant, before, scan, resolutions))
     scan = replace(scan, stored=scan.stored.confirming(_in_place(batch, plan, applied)))
     versions = {item: entry.awaiting({}) for item, entry in _versions(participant, batch, scan).items()}
     if not participant.save(scan.stored, versions):
@@ -202,6 +203,20 @@ def _versions(participant: Participant, batch: Batch, scan: _Scan) -> dict[Item,
     before = {item: scan.stored.of(item) or ResourceVersions() for item in batch.events}
     items = without_deleted_topics(scan.view, batch.events)
     return before | observed_versions(participant, scan.observed, scan.view, scan.stored, items)
+
+
+def _unseen_edits(
+    participant: Participant, before: _Scan, after: _Scan, resolutions: Mapping[Item, Resolution]
+) -> list[RecordedConflict]:
+    """The edits of topic policies that were made between our check of the live values and our write of them."""
+    conflicts: list[RecordedConflict] = []
+    for item, resolution in resolutions.items():
+        namespace = tenant_and_namespace(item)[1]
+        earlier, now = (scan.observed.events.get(namespace) for scan in (before, after))
+        if item[0] is Resource.TOPIC_POLICY and earlier and now:
+            changes = now.since(earlier, item[1])
+            conflicts += unseen_edits(item, changes, resolution, participant.own, participant.clock)
+    return conflicts
 
 
 def _source_snapshots(participant: Participant, batch: Batch) -> tuple[Snapshot, ...]:

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
+from pulsar_fleet.planning.diff_entry import same
+from pulsar_fleet.snapshot.model import TopicPolicyState
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
@@ -101,6 +105,58 @@ class Observation(Document):
             part: {name: dict(zip(names, entry, strict=False)) for name, entry in document[part].items()}
             for part in _PARTS
         }
+
+
+class PolicyEvents:
+    """The events of topic policies, collected while those of a namespace are read.
+
+    Each event repeats all policies of its topic, so a policy was written with the event in which its value appeared
+    first. The first event after a compaction only bounds the latest time.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, Scope], Mapping[str, Json]] = {}
+        self._changes: dict[tuple[str, Scope], list[PolicyChanges]] = {}
+
+    def note(self, topic: str, scope: Scope, state: TopicPolicyState | None, at: int) -> None:
+        """Add the next event."""
+        key = (topic, scope)
+        before = self._values.get(key, {})
+        values = topic_comparable(state.policies) if state else {}
+        changed = {policy for policy in {*before, *values} if not same(before.get(policy), values.get(policy))}
+        self._changes.setdefault(key, []).append(
+            PolicyChanges(at, {str(TopicPolicyField(scope, policy)): values.get(policy) for policy in changed})
+        )
+        self._values[key] = values
+
+    def spans(self, topic: str, clock: ClockSkew, skew: float) -> dict[str, Span]:
+        """Text of a `TopicPolicyField` → when it was written, by our clock."""
+        spans: dict[str, Span] = {}
+        for scope in Scope:
+            for number, changes in enumerate(self._changes.get((topic, scope), ())):
+                begin, end = span_of(changes.at, clock, skew)
+                spans |= dict.fromkeys(changes.values, (begin if number else UNKNOWN, end))
+        return spans
+
+    def since(self, earlier: PolicyEvents, topic: str) -> list[PolicyChanges]:
+        """What the events of a topic changed after those that an earlier pass had read, in their order.
+
+        After a compaction between the two passes only the last event of each scope is left, if it is a later one.
+        """
+        changes: list[PolicyChanges] = []
+        for scope in Scope:
+            now, then = self._changes.get((topic, scope), []), earlier._changes.get((topic, scope), [])
+            is_longer = now[: len(then)] == then
+            changes += now[len(then) :] if is_longer else [entry for entry in now if entry.at > then[-1].at]
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanges:
+    """What one event changed: text of a `TopicPolicyField` → value, None if it was removed; `at` in ms since 1970."""
+
+    at: int
+    values: Mapping[str, Json]
 
 
 def observe(

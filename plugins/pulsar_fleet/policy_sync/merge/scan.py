@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -12,56 +12,19 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF, Area, Note, Problem
-from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName
-from pulsar_fleet.cluster.policies.model import TopicPolicyField
-from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.planning.diff_entry import Resource, same
+from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.namespace_scan import read_namespaces, read_tenants
-from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
+from pulsar_fleet.policy_sync.merge.provenance import PolicyEvents
 from pulsar_fleet.policy_sync.merge.topic_scan import PartitionedTopic, read_partitioned_topics, read_topic_names
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.snapshot.tenants import read_tenant
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
-
-
-class EventTimes:
-    """The times of topic policies, collected while the events of a namespace are read.
-
-    Each event repeats all policies of its topic, so a policy was written with the event in which its value appeared
-    first. The first event after a compaction only bounds the latest time.
-    """
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, Scope], Mapping[str, Json]] = {}
-        self._written: dict[tuple[str, Scope], dict[str, tuple[bool, int]]] = {}
-
-    def note(self, topic: str, scope: Scope, state: TopicPolicyState | None, at: int) -> None:
-        """Add the next event."""
-        key = (topic, scope)
-        first = key not in self._values
-        before = self._values.get(key, {})
-        values = topic_comparable(state.policies) if state else {}
-        written = self._written.setdefault(key, {})
-        for policy in {*before, *values}:
-            if first or not same(before.get(policy), values.get(policy)):
-                written[policy] = (not first, at)
-        self._values[key] = values
-
-    def spans(self, topic: str, clock: ClockSkew, skew: float) -> dict[str, Span]:
-        """Text of a `TopicPolicyField` → when it was written, by our clock."""
-        spans: dict[str, Span] = {}
-        for scope in Scope:
-            for policy, (exact, at) in self._written.get((topic, scope), {}).items():
-                begin, end = span_of(at, clock, skew)
-                spans[str(TopicPolicyField(scope, policy))] = (begin if exact else UNKNOWN, end)
-        return spans
-
 
 _PASSES_AT_ONCE = 8
 
@@ -72,7 +35,7 @@ class ClusterScan:
 
     :param snapshot: brokers, tenants, namespaces without local settings, partitioned topics, topic policies.
     :param began: in seconds since 1970 by our clock; `ended` likewise.
-    :param events: namespace → when its topic policies were written.
+    :param events: namespace → the events of its topic policies.
     :param topics: namespace → its topics, for the namespaces given to `list_topics`.
     """
 
@@ -81,7 +44,7 @@ class ClusterScan:
     began: float
     ended: float
     calls: int
-    events: dict[str, EventTimes]
+    events: dict[str, PolicyEvents]
     topics: dict[str, frozenset[str]]
 
     @property
@@ -205,7 +168,7 @@ class _Scanner:
     clock: ClockSkew
     brokers: Sequence[BrokerState]
     known_clusters: tuple[str, ...]
-    events: dict[str, EventTimes] = field(default_factory=dict)
+    events: dict[str, PolicyEvents] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
     @classmethod
@@ -231,7 +194,7 @@ class _Scanner:
         slots = asyncio.Semaphore(_PASSES_AT_ONCE)
 
         async def read(name: str) -> Sequence[TopicPolicyState]:
-            self.events[name] = EventTimes()
+            self.events[name] = PolicyEvents()
             await self.admin.wait_for_rate_limit()
             async with slots:
                 answer = reader.read(NamespaceName.parse(name), history=self.events[name])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
+from pulsar_fleet.planning.diff_entry import same
+from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
 from pulsar_fleet.policy_sync.events.ordering.updates import Updates, grows
 from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Version
 from pulsar_fleet.policy_sync.events.resolve import KeptEdit, Resolution
@@ -15,7 +17,7 @@ from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict, listed
 from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE
 from pulsar_fleet.policy_sync.merge.merge_field import Rule
-from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, digest
+from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, PolicyChanges, digest
 from pulsar_fleet.policy_sync.merge.view import Item
 
 log = logging.getLogger(__name__)
@@ -47,17 +49,37 @@ def conflicts_of(
             entry.version.source_cluster: _side(values.get(name), entry.version),
             version.source_cluster: _side(value, version),
         }
-        conflicts.append(
-            RecordedConflict(
-                kind=item[0].value,
-                name=item[1],
-                field=name,
-                rule=_rule(version, entry.version).value,
-                winner=version.source_cluster,
-                sides=sides,
-            )
-        )
+        conflicts.append(_conflict(item, name, _rule(version, entry.version), version, sides))
     return tuple(conflicts)
+
+
+def unseen_edits(
+    item: Item, changes: Iterable[PolicyChanges], resolution: Resolution, own: str, clock: ReferenceClock
+) -> tuple[RecordedConflict, ...]:
+    """The edits of a topic's policies that our write overwrote, because they came after its check of the live value.
+
+    Pulsar's setters are not conditional, but the topic of policies keeps each event: an edit is there before ours.
+
+    :param changes: the events since the scan before the write.
+    :param own: the cluster that was written.
+    """
+    edits: dict[str, tuple[Json, Version]] = {}
+    conflicts = []
+    for change in changes:
+        for name in change.values.keys() & resolution.values.keys():
+            value = change.values[name]
+            if not same(value, resolution.values[name]):
+                at, bounds = clock.written(change.at / 1000, change.at / 1000)
+                edits[name] = value, Version(at, own, bounds)
+            elif name in edits and (winner := resolution.versions[name].version).source_cluster != own:
+                sides = {own: _side(*edits.pop(name)), winner.source_cluster: _side(value, winner)}
+                conflicts.append(_conflict(item, name, Rule.UNCERTAIN, winner, sides))
+    return tuple(conflicts)
+
+
+def _conflict(item: Item, name: str, rule: Rule, winner: Version, sides: JsonObject) -> RecordedConflict:
+    source = winner.source_cluster
+    return RecordedConflict(kind=item[0].value, name=item[1], field=name, rule=rule.value, winner=source, sides=sides)
 
 
 def kept_edit_conflict(item: Item, kept: KeptEdit, values: Mapping[str, Json]) -> RecordedConflict:
@@ -121,10 +143,19 @@ def record_conflicts(
         for item, resolution in resolutions.items()
         if resolution.kept_edit and resolution.kept_edit.between_clusters
     ]
-    if not overwritten and not kept:
+    if kept:
+        ReconciliationStore(ledger, fleet).record_conflicts(run_id, kept)
+    return record_overwritten(ledger, fleet, run_id, overwritten)
+
+
+def record_overwritten(
+    ledger: Ledger, fleet: Iterable[str], run_id: str, overwritten: Sequence[RecordedConflict]
+) -> tuple[ListedConflict, ...]:
+    """Record overwritten values and log each; a second call records none twice."""
+    if not overwritten:
         return ()
     store = ReconciliationStore(ledger, fleet)
-    store.record_conflicts(run_id, [*overwritten, *kept])
+    store.record_conflicts(run_id, overwritten)
     listed_conflicts = tuple(listed(store.conflict_id(conflict), conflict) for conflict in overwritten)
     for conflict in listed_conflicts:
         log.warning(
