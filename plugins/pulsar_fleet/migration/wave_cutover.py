@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
@@ -25,6 +26,7 @@ from pulsar_fleet.migration.cutover.termination import (
 from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
 from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.preflight.late_clients import require_following_clients
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
 from pulsar_fleet.migration.prepare import freeze
@@ -174,6 +176,7 @@ class _WaveCutOver:
                 cluster_flag=flag,
                 quiesce_seconds=self.quiesce_seconds,
                 individually_acknowledged=self.individually_acknowledged,
+                require_clients=partial(require_following_clients, run, self.moves, name),
             )
         else:
             result = await terminate_namespace(

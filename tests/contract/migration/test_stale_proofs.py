@@ -1,14 +1,16 @@
-"""Cut-overs that are refused because of their proof, and what their text says to do: the same run then moves."""
+"""Cut-overs that are refused for what changed since the gates or the proof, and what their text says to do."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.contract.migration.test_cleared_tasks import copy, migrate, prepare, switch
 from tests.support.migration import LATE, publish
+from tests.support.raw_store import RawStore
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -17,6 +19,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.protocol import frames
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import BASELINE
@@ -137,3 +140,22 @@ async def test_a_copy_that_a_client_wrote_to_is_verified_again_without_it(
         await steps.verify_copy(migration.sides, migration.run, moves)
     await switch(migration, moves, original)
     assert (await on_green.stats(topic))["subscriptions"][LATE]["msgBacklog"] == len(MESSAGES) + 2
+
+
+@pytest.mark.long
+async def test_a_client_after_the_gates_that_cannot_follow_is_refused(
+    topic: TopicName, begin: Callable[[str, TopicName], Migration], blue: ClusterConnection, on_blue: AdminClient
+) -> None:
+    migration = begin("late client", topic)
+    moves = await prepare(migration)
+    original = await copy(migration, moves)
+    with pytest.MonkeyPatch.context() as old:
+        old.setattr(frames, "CLIENT", "Pulsar-CPP-v3.4.2")
+        client = RawStore(blue)
+    with closing(client):
+        await asyncio.to_thread(client.store, str(topic), b"", messages=0, times=0)
+        does = '1 client Pulsar-CPP-v3.4.2: producer "raw-'
+        await refuse(migration, moves, original, "client-cannot-follow", does)
+        assert (await on_blue.stats(topic))["publishers"]
+    await switch(migration, moves, original)
+    assert (await on_blue.namespace(topic.namespace) or {})["migrated"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -37,6 +37,7 @@ from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.prepare.throttle_rate import throttle_rate
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
+from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
     TransferredCursor,
@@ -96,6 +97,7 @@ async def cut_over_namespace(
     cluster_flag: ClusterFlag | None = None,
     quiesce_seconds: float = QUIESCE_SECONDS,
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
+    require_clients: Callable[[ConnectedClients], None] = lambda _: None,
 ) -> CutOverResult:
     """Move the namespace's clients from blue to green.
 
@@ -105,13 +107,14 @@ async def cut_over_namespace(
     :param checkpoint: connected clients and transferred cursors, also of an earlier attempt.
     :param cluster_flag: instead of the flag of the namespace.
     :param individually_acknowledged: what happens to entries acknowledged beyond a mark-delete position.
+    :param require_clients: raises an error if the clients that are connected now must not be redirected.
     :raises PreconditionFailed: green cannot take the clients, publishes stayed in flight, or no partition was
         terminated; the message says what to do. With the first terminated one, those that are not are in the result.
         `Conflict`: replication did not catch up, or a cursor cannot be set. `Unavailable`: a cluster did not answer,
         try again.
     """
     if len(unterminated) == len(move.partitions):
-        move = await _with_connected_clients(blue, green, move, checkpoint)
+        move = await _with_connected_clients(blue, green, move, checkpoint, require_clients)
     await store_redirect(blue, await blue.cluster_name(), redirect)
     transfer = await _cursor_transfer(blue, green, move, individually_acknowledged)
     if transfer:
@@ -224,10 +227,17 @@ def late_entries(ends: Mapping[TopicName, Position], terminations: Terminations)
     return {partition: count for partition, count in late.items() if count > 0}
 
 
-async def _with_connected_clients(blue: AdminClient, green: AdminClient, move: Move, checkpoint: Checkpoint) -> Move:
+async def _with_connected_clients(
+    blue: AdminClient,
+    green: AdminClient,
+    move: Move,
+    checkpoint: Checkpoint,
+    require_clients: Callable[[ConnectedClients], None],
+) -> Move:
     """The move with the clients connected now; only before the first client can have left blue."""
     await require_green(green, move)
     connected = await read_clients(blue, move)
+    require_clients(connected)
     checkpoint.store_clients(connected)
     return with_clients(move, {str(move.namespace): connected})
 

@@ -11,7 +11,7 @@ from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, beh
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
-from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.findings import Finding, Severity
 
 _BY_BEHAVIOUR: dict[str, Gate] = {
     gate.id: gate
@@ -60,13 +60,21 @@ _PATTERN = warns(
 _MOST = 3
 
 
+def stopping_clients(namespace: str, clients: Iterable[ConnectedClient]) -> Iterator[Finding]:
+    """The blockers about clients that a redirect would stop: by version those that do not follow it, and readers."""
+    connected = [*clients]
+    for version, group in _by_version(connected).items():
+        row = behaviour(version)
+        if row.severity is Severity.BLOCKER:
+            yield _BY_BEHAVIOUR[row.finding].finding(namespace, _describe(group, version), row.advice.remedy)
+    if stalling := [client for client in connected if _stalls(client)]:
+        yield _stalling_readers(namespace, stalling)
+
+
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:
     """Each connected client version by namespace, with what it does and its clients."""
     for facts in view.redirected:
-        versions: dict[str, list[ConnectedClient]] = {}
-        for _, client in facts.clients:
-            versions.setdefault(client.version, []).append(client)
-        for version, clients in sorted(versions.items()):
+        for version, clients in _by_version(client for _, client in facts.clients).items():
             row = behaviour(version)
             if row.severity:
                 yield _BY_BEHAVIOUR[row.finding].finding(
@@ -79,14 +87,10 @@ def readers_continue(view: View) -> Iterator[Finding]:
     for facts in view.moving:
         readers = [client for _, client in facts.clients if client.role is Role.READER]
         redirected = facts in view.redirected
-        stalling = [client for client in readers if redirected and behaviour(client.version).readers_stall]
+        stalling = [client for client in readers if redirected and _stalls(client)]
         others = [client for client in readers if client not in stalling]
         if stalling:
-            yield _READER_STALLS.finding(
-                str(facts.namespace),
-                _describe(stalling, ", ".join(sorted({client.version for client in stalling}))),
-                "stop them before the cut-over and start them against {green}; waive this if that is planned.",
-            )
+            yield _stalling_readers(str(facts.namespace), stalling)
         if others:
             yield _NON_DURABLE.finding(
                 str(facts.namespace),
@@ -112,6 +116,26 @@ def pattern_consumers_are_reported(view: View) -> Iterator[Finding]:
                 f"{_describe(several)}: the same consumer on several topics",
                 "restart consumers by pattern against {green} before {blue} may delete its topics.",
             )
+
+
+def _by_version(clients: Iterable[ConnectedClient]) -> dict[str, list[ConnectedClient]]:
+    versions: dict[str, list[ConnectedClient]] = {}
+    for client in clients:
+        versions.setdefault(client.version, []).append(client)
+    return dict(sorted(versions.items()))
+
+
+def _stalls(client: ConnectedClient) -> bool:
+    return client.role is Role.READER and behaviour(client.version).readers_stall
+
+
+def _stalling_readers(namespace: str, readers: Iterable[ConnectedClient]) -> Finding:
+    stalling = [*readers]
+    return _READER_STALLS.finding(
+        namespace,
+        _describe(stalling, ", ".join(sorted({client.version for client in stalling}))),
+        "stop them before the cut-over and start them against {green}; waive this if that is planned.",
+    )
 
 
 def _remedy(view: View, facts: NamespaceFacts, row: Behaviour) -> str:
