@@ -17,15 +17,21 @@ from pulsar_sandbox.sandbox.java import find_maven
 _log = logging.getLogger(__name__)
 
 DEFAULT_VERSION = "4.2.4"
+# Later ones read the POM of what they copy, and its parent.
+_COPY_BOOKKEEPER = "org.apache.maven.plugins:maven-dependency-plugin:2.10:copy@bookkeeper"
 # Versions whose dependencies are all on Maven Central and that were observed to start → what Maven needs for them.
 KNOWN_VERSIONS: Mapping[str, tuple[str, ...]] = {
     DEFAULT_VERSION: (),
     "4.0.7": (),
     "3.0.7": ("-Dslf4j.binding=log4j-slf4j-impl",),
     "5.0.0-M1": ("-Ppulsar-5",),
+    # Only the jars of its BookKeeper are copied: their parent POM is not in every mirror of Maven Central.
+    "5.0.1": ("-Ppulsar-5.0.1", "-DexcludeGroupIds=${bookkeeper.groups}", _COPY_BOOKKEEPER),
 }
-SINGLE_BROKER = frozenset({"5.0.0-M1"})
+SINGLE_BROKER = frozenset({"5.0.0-M1", "5.0.1"})
 """Versions whose starter runs no ZooKeeper."""
+NEEDS_JAVA: Mapping[str, int] = {"5.0.1": 21}
+"""Versions whose classes need a later Java than the others."""
 POM = Path(__file__).with_name("pom.xml")
 FILES_PER_REPORT = 50
 

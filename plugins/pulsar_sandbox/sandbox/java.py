@@ -12,8 +12,13 @@ from pathlib import Path
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
 MINIMUM = 17
+INSTALLED = (
+    (Path("/usr/lib/jvm"), "*/bin/java"),
+    (Path("/Library/Java/JavaVirtualMachines"), "*/Contents/Home/bin/java"),
+)
+"""Where distributions and installers put each Java beside the others: a folder, and the programs in it."""
 _INSTALL_JAVA = (
-    "install one: 'sudo apt-get install openjdk-17-jre-headless' (Debian), 'brew install openjdk@17' (macOS)"
+    "install one: 'sudo apt-get install openjdk-{0}-jre-headless' (Debian), 'brew install openjdk@{0}' (macOS)"
 )
 _INSTALL_MAVEN = "install it: 'sudo apt-get install maven' (Debian), 'brew install maven' (macOS)"
 
@@ -26,22 +31,35 @@ class Java:
     major: int
 
 
-def find_java() -> Java:
-    """Find Java 17 or later: of JAVA_HOME if that is set, else the one on PATH. Refuses with the install command."""
+def find_java(minimum: int = MINIMUM) -> Java:
+    """Find a Java that is late enough: that of JAVA_HOME or on PATH, else the newest that is installed beside it.
+
+    :raises PreconditionFailed: there is none; the message has the command that installs one.
+    """
     home = os.environ.get("JAVA_HOME")
-    path = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if path is None:
+    chosen = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if chosen and (major := _major(chosen)) and major >= minimum:
+        return Java(chosen, major)
+    paths = [str(path) for folder, pattern in INSTALLED for path in sorted(folder.glob(pattern))]
+    others = [Java(path, _major(path) or 0) for path in paths]
+    if late := [java for java in others if java.major >= minimum]:
+        return max(late, key=lambda java: java.major)
+    install = _INSTALL_JAVA.format(minimum)
+    if chosen is None:
         where = f"in JAVA_HOME {home!r}" if home else "on PATH"
-        raise PreconditionFailed(f"No Java {where}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}.")
+        raise PreconditionFailed(f"No Java {where}, and Pulsar needs Java {minimum} or later; {install}.")
+    version = (_shown(chosen).splitlines() or ["nothing"])[0]
+    raise PreconditionFailed(f"{chosen!r} answers {version!r}, and Pulsar needs Java {minimum} or later; {install}.")
+
+
+def _major(path: str) -> int | None:
+    major = re.search(r'version "(\d+)', _shown(path))
+    return int(major[1]) if major else None
+
+
+def _shown(path: str) -> str:
     # macOS has a /usr/bin/java that only says that there is none.
-    shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-    major = re.search(r'version "(\d+)', shown)
-    if major is None or int(major[1]) < MINIMUM:
-        version = shown.splitlines()[0] if shown else "nothing"
-        raise PreconditionFailed(
-            f"{path!r} answers {version!r}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}."
-        )
-    return Java(path, int(major[1]))
+    return subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def find_maven() -> str:

@@ -17,8 +17,8 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_sandbox.sandbox import security
 from pulsar_sandbox.sandbox.clusters import Cluster, PortTaken, Runtime
 from pulsar_sandbox.sandbox.folders import locked
-from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, Progress, jars_for, log_progress
-from pulsar_sandbox.sandbox.java import find_java
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, NEEDS_JAVA, Progress, jars_for, log_progress
+from pulsar_sandbox.sandbox.java import MINIMUM, find_java
 from pulsar_sandbox.sandbox.layout import ClusterLayout, SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import free_ports
 from pulsar_sandbox.sandbox.request import RESERVED, Request, Settings
@@ -99,9 +99,8 @@ class Sandbox:
             else:
                 _check_not_in_use(place, recorded)
                 request.check_fits(str(place), recorded)
-            java = find_java()
             versions = {*request.versions.values(), *(recorded.versions if recorded else ())}
-            runtimes = {number: Runtime(java, jars_for(number, progress)) for number in versions}
+            runtimes = {number: _runtime(number, progress) for number in versions}
             sandbox = cls(folder=place, layout=request.lay_out(recorded), runtimes=runtimes)
             if secure and one_authority:
                 security.share(place / "security", clusters)
@@ -179,7 +178,7 @@ class Sandbox:
             raise PreconditionFailed(
                 f"Process {self.layout.owner} owns the sandbox in {str(self.folder)!r}; upgrade there, or detach it."
             )
-        runtime = Runtime(find_java(), jars_for(version, progress))
+        runtime = _runtime(version, progress)
         # Recorded first: a broker that runs may have written what the older version cannot read.
         cluster.layout = cluster.layout.with_version(broker, version)
         self.layout = replace(self.layout, clusters=tuple(each.layout for each in self))
@@ -251,6 +250,11 @@ class Sandbox:
         written = self.folder / f"{STATE_FILE}.new"
         written.write_text(self.layout.to_json())
         written.replace(self.folder / STATE_FILE)
+
+
+def _runtime(version: str, progress: Progress) -> Runtime:
+    java = find_java(NEEDS_JAVA.get(version, MINIMUM))  # first: without it nothing is fetched
+    return Runtime(java, jars_for(version, progress))
 
 
 def _recorded(folder: Path) -> SandboxLayout | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_sandbox.sandbox import java
 from pulsar_sandbox.sandbox.jars import jars_for
-from pulsar_sandbox.sandbox.java import find_java, find_maven
+from pulsar_sandbox.sandbox.java import Java, find_java, find_maven
 
 TARGET = 'for argument; do case "$argument" in -DoutputDirectory=*) target="${argument#*=}";; esac; done'
 
@@ -22,8 +23,9 @@ def script(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The one folder that is searched for programs before the system's own; empty, and no JAVA_HOME."""
+    """The one folder that is searched for programs; empty, no JAVA_HOME, and no Java is installed beside."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "INSTALLED", ((tmp_path / "jvm", "*/bin/java"),))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return tmp_path / "bin"
 
@@ -59,6 +61,16 @@ def test_a_java_that_is_too_old_is_refused_with_its_version(only: Path, answer: 
 def test_a_java_from_17_on_is_taken(only: Path, answer: str, major: int) -> None:
     script(only, "java", f"echo '{answer}' >&2")
     assert find_java().major == major
+
+
+def test_a_version_that_needs_a_later_java_gets_one_beside_it(only: Path, tmp_path: Path) -> None:
+    script(only, "java", "echo 'openjdk version \"17.0.15\"' >&2")
+    with pytest.raises(PreconditionFailed, match=r"needs Java 21 or later; .*openjdk-21.*openjdk@21"):
+        find_java(21)
+    for major in (21, 25, 11):
+        script(tmp_path / f"jvm/{major}/bin", "java", f"echo 'openjdk version \"{major}.0.1\"' >&2")
+    assert find_java(21) == Java(str(tmp_path / "jvm/25/bin/java"), 25)
+    assert find_java().major == 17
 
 
 def test_without_maven_the_message_says_how_to_install_it(only: Path) -> None:
