@@ -10,13 +10,14 @@ from zipfile import ZipFile
 
 import pytest
 
-from pulsar_sandbox.sandbox.jars import jars_for
-from pulsar_sandbox.sandbox.java import find_java
+from pulsar_sandbox.sandbox.jars import NEEDS_JAVA, jars_for
+from pulsar_sandbox.sandbox.java import MINIMUM, find_java
 
 VERSIONS = (
     "4.2.4",
     pytest.param("4.0.7", marks=pytest.mark.long),
     pytest.param("3.0.7", marks=pytest.mark.long),
+    pytest.param("5.0.1", marks=pytest.mark.long),
 )
 """Those of which every policy and route is in our catalogues."""
 ANNOTATED = "RuntimeVisibleAnnotations:"
@@ -30,7 +31,7 @@ def javap(version: str, *arguments: str) -> str:
     """What `javap -p` prints for these arguments, with the jars of a Pulsar version."""
     jars = jars_for(version)
     path = ":".join(str(jar) for jar in jars.glob("pulsar-*.jar"))
-    command = [str(Path(find_java().path).with_name("javap")), "-p", "-cp", path, *arguments]
+    command = [str(Path(find_java(NEEDS_JAVA.get(version, MINIMUM)).path).with_name("javap")), "-p", "-cp", path, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -2,7 +2,7 @@
 
 A row names the read routes of the admin API that show the content; a test finds the routes of each measured version
 in its classes, and fails for one that neither a row nor a policy of the catalogues has. What brokers store without a
-route of its own has rows too. Sources: the resource classes of Pulsar 3.0.7, 4.0.7, 4.2.4 and 5.0.0-M1.
+route of its own has rows too. Sources: the resource classes of Pulsar 3.0.7, 4.0.7, 4.2.4 and 5.0.1.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ DATA = "org.apache.pulsar.common.policies.data"
 RESOURCES = "org.apache.pulsar.broker.admin.v2"
 FIELD = re.compile(r"^\s+(?!.*\bstatic\b)[^(]*?(\w+);$", re.MULTILINE)
 CONSTANT = re.compile(r"^\s+public static final \S+ ([a-z_]+);$", re.MULTILINE)
-ROUTE = re.compile(r"javax\.ws\.rs\.Path\(\s*value=\"/\{\w+\}/\{\w+\}/(?:\{topic\}/)?([^\"]+)\"")
-WRITES = re.compile(r"javax\.ws\.rs\.(PUT|POST)\b")
+ROUTE = re.compile(r"(?:javax|jakarta)\.ws\.rs\.Path\(\s*value=\"/\{\w+\}/\{\w+\}/(?:\{topic\}/)?([^\"]+)\"")
+WRITES = re.compile(r"(?:javax|jakarta)\.ws\.rs\.(PUT|POST)\b")
 QUOTA_TYPES = "BacklogQuota$BacklogQuotaType"
 # What a resource offers besides policies: actions, and what has a place of its own in a snapshot.
 NAMESPACE_ACTIONS = {
     *("unload", "clearBacklog", "clearBacklog/{subscription}", "unsubscribe/{subscription}", "migration"),
     *("{bundle}/unload", "{bundle}/split", "{bundle}/clearBacklog", "{bundle}/clearBacklog/{subscription}"),
-    *("{bundle}/unsubscribe/{subscription}",),
+    *("{bundle}/unsubscribe/{subscription}", "{bundle}/clearSubscriptionBacklog/{subscription}"),
 }
 TOPIC_ACTIONS = {
     "{topic}",
@@ -44,7 +44,11 @@ TOPIC_ACTIONS = {
     *("terminate", "terminate/partitions", "trim", "unload", "all_subscription/expireMessages/{expireTimeInSeconds}"),
 }
 # What has no row of its own → the first version that has it.
-SINCE = {"migration": "4.0", "delayedDeliveryMaxDelayInMillis": "4.0"}
+SINCE = {
+    "migration": "4.0",
+    "delayedDeliveryMaxDelayInMillis": "4.0",
+    "{bundle}/clearSubscriptionBacklog/{subscription}": "5.0",
+}
 # Other ways to set what a row of the catalogue sets.
 NAMESPACE_PARTS = {
     "permissions/{role}": "auth_policies",

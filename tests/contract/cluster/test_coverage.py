@@ -19,7 +19,7 @@ POLICIES = {
 }
 
 
-@pytest.fixture(scope="module", params=(*VERSIONS, pytest.param("5.0.0-M1", marks=pytest.mark.long)))
+@pytest.fixture(scope="module", params=VERSIONS)
 def routes(request: pytest.FixtureRequest) -> set[str]:
     return {route.removeprefix("non-") for route in read_routes(str(request.param))}
 

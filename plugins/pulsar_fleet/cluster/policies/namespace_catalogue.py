@@ -3,7 +3,7 @@
 Comparing, planning, setting, unsetting, translating, redacting and the page docs/fidelity.md use the rows, so that a
 new policy needs only a new row. Methods, paths and values of unset fields were observed with Pulsar 3.0.7, 4.0.7 and
 4.2.4; the broker defaults were read in 4.2.4's `AbstractTopic`; rows since 4.0 are those that 3.0.7 lacks; rows since
-5.0 come from the classes of 5.0.0-M1, of which no broker was run.
+5.0 come from the classes of 5.0.1.
 """
 
 from __future__ import annotations
