@@ -88,7 +88,7 @@ RELEASES: tuple[Release, ...] = (
         ),
     ),
     Release(line="4.2", measured="4.2.4", roles=frozenset(Role), redirects=frozenset(Redirect)),
-    Release(line="5.0", measured="5.0.0-M1", roles=frozenset(Role), redirects=frozenset({Redirect.NAMESPACE})),
+    Release(line="5.0", measured="5.0.1", roles=frozenset(Role), redirects=frozenset({Redirect.NAMESPACE})),
 )
 """Every minor version of which a broker was run; all others are unknown."""
 
@@ -209,8 +209,8 @@ SWITCHES_SHADOW_TOPICS = Fact(
     says="`enableShadowTopics` decides whether shadow topics are created, loaded and replicated to.",
     before="Shadow topics cannot be switched off.",
     since=_OCTOBER_2026,
-    source="apache/pulsar#26739",
-    word=Word.UPSTREAM,
+    source="apache/pulsar#26739; 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
 )
 CHECKS_MORE_RIGHTS = Fact(
     id="checks-more-rights",
@@ -249,16 +249,16 @@ HOLDS_SCALABLE_TOPICS = Fact(
     says="Namespaces may hold scalable topics (`topic://…`), which no other list has.",
     before="There are no scalable topics.",
     since=("5.0.0-M1",),
-    source="4.2.4 and 5.0.0-M1",
+    source="4.2.4, 5.0.0-M1 and 5.0.1",
     word=Word.MEASURED,
 )
 REFUSES_SPACED_NAMES = Fact(
     id="refuses-spaced-names",
-    says="A name that begins or ends with white space is refused.",
-    before="Topics and subscriptions may have names that begin or end with white space.",
+    says="A topic whose name ends with white space is refused; one that begins with it, and subscriptions, are not.",
+    before="Topics may have names that end with white space.",
     since=("5.0.0",),
-    source="apache/pulsar#26281; 4.2.4 and 5.0.0-M1",
-    word=Word.HALF,
+    source="apache/pulsar#26281; 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
 )
 LIMITS_SCHEMAS_OF_REPLICATORS = Fact(
     id="limits-schemas-of-replicators",

@@ -307,7 +307,7 @@ PIP_433: tuple[tuple[str, Spoil, str], ...] = (
     (
         "--enable-for-replicator set to false where the version knows it",
         steps(
-            both(versions("5.0.0-M1", "5.0.0-M1")),
+            both(versions("5.0.1", "5.0.1")),
             both(
                 policies(is_allow_auto_update_schema=False, is_allow_auto_update_schema_with_replicator=False),
             ),
@@ -345,7 +345,7 @@ def test_a_case_of_pip_433_is_found_from_the_other_side(says: str, spoil: Spoil,
 
 def test_the_replicator_registers_schemas_by_default_where_it_has_a_choice() -> None:
     """`--enable-for-replicator` is true unless somebody says otherwise."""
-    spoil = steps(both(versions("5.0.0-M1", "5.0.0-M1")), both(policies(is_allow_auto_update_schema=False)))
+    spoil = steps(both(versions("5.0.1", "5.0.1")), both(policies(is_allow_auto_update_schema=False)))
     assert {finding.id for finding in check(spoil(full_pair()))} == set()
 
 
@@ -712,7 +712,7 @@ NEAREST: dict[str, Spoil] = {
     "schema-strategy-differs": both(policies(schema_compatibility_strategy="BACKWARD")),
     "schema-undecided": both(schemas("one", kind="PROTOBUF")),
     "schema-update-off-for-replicator": steps(
-        both(versions("5.0.0-M1", "5.0.0-M1")), both(policies(is_allow_auto_update_schema=False))
+        both(versions("5.0.1", "5.0.1")), both(policies(is_allow_auto_update_schema=False))
     ),
     "security-differs": both(settings(authorizationEnabled="false")),
     "shadow-topic": source(topic(PLAIN, properties={"PULSAR.SHADOW": EVENTS})),

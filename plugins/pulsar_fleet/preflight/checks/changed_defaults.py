@@ -117,24 +117,19 @@ def changed_defaults_are_harmless(pair: Pair) -> Iterator[Finding]:
 
 
 def names_have_no_white_space_at_their_ends(pair: Pair) -> Iterator[Finding]:
-    """Topics and subscriptions whose names the target's brokers refuse; brokers before 5.0.0 allow them (4.2.4)."""
+    """Topics whose names the target's brokers refuse; brokers before 5.0.0 allow them (4.2.4).
+
+    5.0.1 takes a topic whose name begins with white space, and any subscription.
+    """
     versions = sorted({broker.version for broker in pair.target.brokers if REFUSES_SPACED_NAMES.holds(broker.version)})
     if not versions:
         return
-    topics = [f"topic {row.name!r}" for row in pair.source.topics if _is_spaced(row.name.rpartition("/")[2])]
-    subscriptions = [
-        f"subscription {row.name!r} of {row.partition!r}" for row in pair.source.subscriptions if _is_spaced(row.name)
-    ]
-    if names := [*topics, *subscriptions]:
+    if names := [f"topic {row.name!r}" for row in pair.source.topics if row.name != row.name.rstrip()]:
         yield blocker(
             "name-with-white-space",
             f"cluster {pair.target.cluster}",
             f"brokers run {', '.join(versions)}; {listed(names)}",
-            "Brokers since 5.0.0 refuse a name that begins or ends with white space: these are not copied, and their "
+            "Brokers since 5.0.0 refuse a topic whose name ends with white space: these are not copied, and their "
             "clients are refused.",
             f"let their applications use other names on {pair.source.cluster} before they move.",
         )
-
-
-def _is_spaced(name: str) -> bool:
-    return name != name.strip()
