@@ -12,7 +12,7 @@ TEST_WORKERS ?= 2
 # What `make test-long` runs: an area of the product, or `versions`; without it all areas.
 AREA ?=
 # The pairs of versions of AREA=versions, one after the other.
-PAIRS ?= blue=3.0.7,green=4.2.4 blue=4.2.4,green=5.0.0-M1 blue=5.0.0-M1,green=4.2.4 blue=4.0.7,green=5.0.0-M1 blue=5.0.0-M1,green=4.0.7
+PAIRS ?= blue=3.0.7,green=4.2.4 blue=4.2.4,green=5.0.1 blue=5.0.1,green=4.2.4 blue=4.0.7,green=5.0.1 blue=5.0.1,green=4.0.7
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
 export PYTHONDONTWRITEBYTECODE :=

@@ -24,11 +24,10 @@ KNOWN_VERSIONS: Mapping[str, tuple[str, ...]] = {
     DEFAULT_VERSION: (),
     "4.0.7": (),
     "3.0.7": ("-Dslf4j.binding=log4j-slf4j-impl",),
-    "5.0.0-M1": ("-Ppulsar-5",),
     # Only the jars of its BookKeeper are copied: their parent POM is not in every mirror of Maven Central.
     "5.0.1": ("-Ppulsar-5.0.1", "-DexcludeGroupIds=${bookkeeper.groups}", _COPY_BOOKKEEPER),
 }
-SINGLE_BROKER = frozenset({"5.0.0-M1", "5.0.1"})
+SINGLE_BROKER = frozenset({"5.0.1"})
 """Versions whose starter runs no ZooKeeper."""
 NEEDS_JAVA: Mapping[str, int] = {"5.0.1": 21}
 """Versions whose classes need a later Java than the others."""

@@ -328,9 +328,9 @@ def test_a_broker_is_upgraded_with_its_data_and_keeps_its_version(tmp_path: Path
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_pulsar_5_starts_beside_an_older_version_and_keeps_its_data(tmp_path: Path) -> None:
-    both = {"old": DEFAULT_VERSION, "new": "5.0.0-M1"}
+    both = {"old": DEFAULT_VERSION, "new": "5.0.1"}
     with Sandbox.start(tmp_path, clusters=tuple(both), version=both) as sandbox:
-        assert [versions(cluster) for cluster in sandbox] == [[DEFAULT_VERSION], ["5.0.0-M1"]]
+        assert [versions(cluster) for cluster in sandbox] == [[DEFAULT_VERSION], ["5.0.1"]]
         publish(sandbox["new"], "before the restart")
     with Sandbox.start(tmp_path, clusters=tuple(both), version=both) as sandbox:
         assert stored(sandbox["new"]) == ["before the restart"]

@@ -39,7 +39,7 @@ def listener() -> Iterator[socket.socket]:
         (Request(clusters=("a",), version={"b": "4.2.4"}), "version is given for 'b'"),
         (Request(clusters=("a",), settings={"b": {}}), "settings is given for 'b'"),
         (Request(clusters=("a",), version="5.9.9"), "version '5.9.9' is not one that the sandbox can start; use 4.2.4"),
-        (Request(clusters=("a",), version="5.0.0-M1", brokers=2), "Pulsar 5.0.0-M1 .* use 1 broker, not 2"),
+        (Request(clusters=("a",), version="5.0.1", brokers=2), "Pulsar 5.0.1 .* use 1 broker, not 2"),
         (Request(clusters=("a",), brokers=0), "1 to 4 brokers, not 0"),
         (Request(clusters=("a",), brokers=5), "1 to 4 brokers, not 5"),
     ],

@@ -87,7 +87,7 @@ class ScalableTopics:
         return tuple(name for name, exists in zip(names, exist, strict=True) if exists)
 
     async def _exists(self, path: str, base: str | None) -> bool:
-        """Brokers go on listing a topic that was deleted with subscriptions (observed, 5.0.0-M1)."""
+        """Brokers go on listing a topic that was deleted with subscriptions (observed, 5.0.0-M1, not 5.0.1)."""
         try:
             await self._admin.http.call("GET", path, base=base)
         except NotFound as error:
@@ -118,7 +118,8 @@ def deleted_namespace(call: Call) -> NamespaceName | None:
 async def guard_scalable_topics(admin: Brokers, call: Call) -> None:
     """Refuse to delete a namespace that holds scalable topics; any other call costs nothing.
 
-    A broker deletes it without force (observed, 5.0.0-M1): the topics, with their messages, have no namespace then.
+    A broker of 5.0.0-M1 deletes it without force: the topics, with their messages, have no namespace then (observed);
+    one of 5.0.1 answers 409.
 
     :raises PreconditionFailed: the namespace holds some; nothing may be sent.
     """
