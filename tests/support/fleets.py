@@ -165,10 +165,18 @@ def behind_one_proxy(folder: Path, *, names_brokers: bool = True) -> Iterator[Fl
         yield Fleet(sandbox, *sides, environment=environment)
 
 
+@contextmanager
+def from_4_to_5(folder: Path) -> Iterator[Fleet]:
+    """Without security: an old cluster of 4.2, a new one of 5.0."""
+    with Sandbox.start(folder, clusters=NAMES, version={"blue": "4.2.4", "green": "5.0.1"}) as sandbox:
+        yield Fleet(sandbox, connection(sandbox["blue"]), connection(sandbox["green"]))
+
+
 FLEETS: Mapping[str, Callable[[Path], AbstractContextManager[Fleet]]] = {
     "tokens": with_tokens,
     "certificates": with_certificates,
     "issuer": with_issuer,
+    "4_to_5": from_4_to_5,
     "passwords": with_passwords,
     "proxy": behind_one_proxy,
 }
