@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -43,6 +44,7 @@ from pulsar_fleet.migration.steps import (
 )
 from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
 DRAIN_SECONDS = 90.0
@@ -197,7 +199,8 @@ def new_sides(folder: Path, *, brokers: int = 1, **settings: str) -> Iterator[Si
     :param settings: of their brokers, over those of the sandbox.
     """
     names = ("blue", "green")
-    with Sandbox.start(folder, clusters=names, brokers=brokers, settings=dict.fromkeys(names, settings)) as sandbox:
+    versions, own = os.environ.get("PULSAR_FLEET_BENCH_VERSION", DEFAULT_VERSION), dict.fromkeys(names, settings)
+    with Sandbox.start(folder, clusters=names, version=versions, brokers=brokers, settings=own) as sandbox:
         blue, green = (
             ClusterConnection(name=name, admin_url=sandbox[name].admin_url, service_url=sandbox[name].service_url)
             for name in names

@@ -8,6 +8,7 @@ PULSAR_FLEET_BENCH_BOOKIE: seconds for which blue's bookie stands still in each 
 clusters of two brokers.
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
 PULSAR_FLEET_BENCH_LEDGER: entries of a ledger (default: the brokers'), so that terminations meet its roll-over.
+PULSAR_FLEET_BENCH_VERSION: of both clusters (default: that of the sandbox).
 PULSAR_FLEET_BENCH_BUSY: busy loops beside it, each takes a core (default 0). In flight: the publishes that blue's
 broker could not store because their topic had been terminated meanwhile, by its log.
 """

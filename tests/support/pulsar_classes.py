@@ -31,7 +31,8 @@ def javap(version: str, *arguments: str) -> str:
     """What `javap -p` prints for these arguments, with the jars of a Pulsar version."""
     jars = jars_for(version)
     path = ":".join(str(jar) for jar in jars.glob("pulsar-*.jar"))
-    command = [str(Path(find_java(NEEDS_JAVA.get(version, MINIMUM)).path).with_name("javap")), "-p", "-cp", path, *arguments]
+    program = Path(find_java(NEEDS_JAVA.get(version, MINIMUM)).path).with_name("javap")
+    command = [str(program), "-p", "-cp", path, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -169,8 +169,8 @@ COMPLETES_PUBLISHES = Fact(
     says="Publishes in flight are completed when their topic is terminated.",
     before="Publishes in flight at a termination may never be completed, and their topic stays fenced.",
     since=_OCTOBER_2026,
-    source="apache/pulsar#26678; 4.0.7 and 4.2.4",
-    word=Word.HALF,
+    source="apache/pulsar#26678; 4.0.7, 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
 )
 ENDS_AT_THE_TERMINATION = Fact(
     id="ends-at-the-termination",
