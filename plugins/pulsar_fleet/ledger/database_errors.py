@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -10,6 +11,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE
 
 _NOT_OURS = "name another file in {variable}, or move this one away: a new ledger is then created"
+_SET = f"set {LEDGER_VARIABLE} to sqlite:///…/ledger.db or postgresql://…"
 _RIGHTS = "give this process the right to write it and its folder, or name another database in {variable}"
 _CAUSES: Mapping[str, tuple[type[FleetError], str]] = {
     "is full": (Unavailable, "the disk is full: free some space, then run again"),
@@ -24,6 +26,31 @@ _CAUSES: Mapping[str, tuple[type[FleetError], str]] = {
     "disk i/o error": (InvalidRequest, "its disk has an error: check the disk"),
 }
 """Part of the driver's message, in lower case → the error and its sentence."""
+
+
+def parsed_url(text: str) -> sa.URL:
+    """The URL of a ledger; `InvalidRequest` for a text that is none, without its password."""
+    try:
+        return sa.make_url(text)
+    except sa.exc.ArgumentError as error:
+        raise InvalidRequest(f"The ledger cannot be opened: it is not a URL; {_SET}.") from error
+    except ValueError as error:
+        raise InvalidRequest(f"The ledger cannot be opened: its port is not a number; {_SET}.") from error
+
+
+def created_engine(url: sa.URL, options: Mapping[str, Any]) -> sa.Engine:
+    """The database of a URL, not connected yet.
+
+    :raises InvalidRequest: SQLAlchemy has no such database, or its driver is not installed.
+    """
+    try:
+        return sa.create_engine(url, **options)
+    except sa.exc.NoSuchModuleError as error:
+        raise InvalidRequest(
+            f"The ledger cannot be opened: {url.drivername!r} is no database of SQLAlchemy; {_SET}."
+        ) from error
+    except ImportError as error:
+        raise InvalidRequest(f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed.") from error
 
 
 def explain_errors(engine: sa.Engine) -> None:

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
 from pulsar_fleet.ledger.audit import CHANGE, INTENT, PHASE, RUN, VERDICT, append, lock, record_digest, run_digest
-from pulsar_fleet.ledger.database_errors import explain_errors
+from pulsar_fleet.ledger.database_errors import created_engine, explain_errors, parsed_url
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
@@ -47,23 +47,14 @@ class Ledger:
         :raises InvalidRequest: the URL cannot be used, or the database cannot be written.
         :raises Unavailable: the database does not answer, or its disk is full.
         """
-        chosen = url or ledger_url()
-        try:
-            parsed = sa.make_url(chosen)
-        except sa.exc.ArgumentError as error:
-            raise InvalidRequest(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
+        parsed = parsed_url(url or ledger_url())
         options: dict[str, Any] = {"poolclass": sa.NullPool}
         if parsed.get_backend_name() == "sqlite" and parsed.database:
             # `file:/srv/ledger.db?mode=ro` is a URI of SQLite, whose folder exists or whose error is SQLite's.
             if not parsed.database.startswith("file:"):
                 _make_folder(Path(parsed.database).parent)
             options["connect_args"] = {"timeout": _LOCK_WAIT_SECONDS}
-        try:
-            engine = sa.create_engine(parsed, **options)
-        except ImportError as error:
-            raise InvalidRequest(
-                f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed."
-            ) from error
+        engine = created_engine(parsed, options)
         explain_errors(engine)
         _migrate(engine)
         return cls(engine)

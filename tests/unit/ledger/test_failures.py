@@ -136,3 +136,22 @@ def test_a_search_neither_leaves_the_store_nor_makes_a_folder(run_id: str, tmp_p
     store = Artefacts.open(str(tmp_path / "store"))
     assert store.find(run_id, "report.html") is None
     assert list((tmp_path / "store").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("nothing://", "'nothing' is no database of SQLAlchemy"),
+        ("nothing://user:secret@host/db", "'nothing' is no database of SQLAlchemy"),
+        ("postgresql+nodriver://user:secret@host/db", "'postgresql+nodriver' is no database of SQLAlchemy"),
+        ("postgresql://user:secret@host:port/db", "its port is not a number"),
+        ("ledger.db", "it is not a URL"),
+    ],
+)
+def test_a_url_of_no_database_is_named_without_its_password(url: str, cause: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Ledger.open(url)
+    text = sentence(caught.value)
+    assert cause in text
+    assert "set PULSAR_FLEET_LEDGER to sqlite:///…/ledger.db or postgresql://…" in text
+    assert "secret" not in text
