@@ -13,6 +13,8 @@ TEST_WORKERS ?= 2
 AREA ?=
 # The pairs of versions of AREA=versions, one after the other.
 PAIRS ?= blue=3.0.7,green=4.2.4 blue=4.2.4,green=5.0.1 blue=5.0.1,green=4.2.4 blue=4.0.7,green=5.0.1 blue=5.0.1,green=4.0.7
+# Other releases of PySpark with which AREA=versions runs the jobs, without pyspark-client, which stops at 4.2.0.
+SPARKS ?= 4.3.0
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -93,6 +95,13 @@ test-long: setup $(STATE)/classes/.written ## What takes minutes or depends on c
 ifeq ($(AREA),versions)
 	@for pair in $(PAIRS); do echo "versions: $$pair"; \
 	  PULSAR_FLEET_TEST_VERSION=$$pair $(TWICE) $(CLUSTERS) -m versions --timeout 1200 || exit; done
+	@for release in $(SPARKS); do echo "versions: pyspark=$$release"; environment=$(CURDIR)/$(STATE)/pyspark-$$release; \
+	  test -x $$environment/bin/python || $(PYTHON) -m venv $$environment || exit; \
+	  $(BIN)/uv pip install -q --python $$environment/bin/python -r requirements.txt -e . \
+	    --override <(printf 'pyspark==%s\npyspark-client; sys_platform == "none"\n' $$release) || exit; \
+	  rm -rf plugins/pulsar_fleet.egg-info; \
+	  export PATH=$$environment/bin:$$PATH; spark-submit --version 2>&1 | grep "version $$release" || exit; \
+	  python -m pytest -q tests/contract -m pyspark --timeout 1200 || exit; done
 else
 	@$(TWICE) $(CLUSTERS) -m "long$(if $(AREA), and $(AREA))" --timeout 1200 --durations 15
 endif

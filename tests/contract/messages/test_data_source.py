@@ -25,7 +25,7 @@ from pulsar_fleet.messages.datasource.options import TopicOptions
 from pulsar_fleet.messages.datasource.source import PulsarReader
 from pulsar_fleet.messages.digests import ALL
 
-pytestmark = pytest.mark.versions
+pytestmark = [pytest.mark.versions, pytest.mark.pyspark]
 
 COUNT = 200
 

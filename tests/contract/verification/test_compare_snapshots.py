@@ -42,6 +42,7 @@ async def read(admin: AdminClient, name: NamespaceName) -> Snapshot:
 
 
 @pytest.mark.long
+@pytest.mark.pyspark
 async def test_the_job_finds_snapshots_equal_or_names_the_field_that_differs(
     on_blue: AdminClient,
     on_green: AdminClient,

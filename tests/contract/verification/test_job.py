@@ -280,6 +280,7 @@ async def test_where_entries_differ_the_messages_in_them_decide(
     assert (by_topic(verification)["empty"].engine, by_topic(verification)["dropped"].notes) == ("entry", ())
 
 
+@pytest.mark.pyspark
 async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     damaged: Damaged,
     on_blue: AdminClient,

@@ -170,6 +170,7 @@ def test_verdicts_are_kept_as_a_document_and_as_a_line_per_namespace(compared: C
 
 
 @pytest.mark.long
+@pytest.mark.pyspark
 def test_a_spark_job_comes_to_the_same_verdicts(
     compared: Compared, blue: ClusterConnection, green: ClusterConnection, records: Path
 ) -> None:
