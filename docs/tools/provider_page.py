@@ -34,7 +34,7 @@ def generated_page(repository: Path) -> str:
 
 
 def _examples(repository: Path) -> dict[str, str]:
-    texts = (path.read_text() for path in sorted((repository / EXAMPLES).glob("*.py")))
+    texts = (path.read_text() for path in sorted((repository / EXAMPLES).rglob("*.py")))
     marked = (match for text in texts for match in _MARKED.finditer(text))
     return {f"example {match[1]}": f"```python\n{match[2].strip()}\n```" for match in marked}
 

@@ -55,6 +55,13 @@ def test_a_message_client_needs_a_broker_service_url(monkeypatch: pytest.MonkeyP
         pass
 
 
+def test_the_environment_of_a_job_has_the_credentials_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"service_url": NOBODY, "token_file": "/run/secrets/token"}
+    monkeypatch.setenv(VARIABLE, json.dumps({"conn_type": "pulsar", "host": "http://127.0.0.1:9", "extra": extra}))
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    assert PulsarHook().job_environment() == {**python, "PULSAR_FLEET_SOURCE_TOKEN_FILE": "/run/secrets/token"}
+
+
 def test_the_form_of_airflow_3_1_has_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     # Later releases read the metadata, and do not install wtforms.
     field: Any = lambda label, description: (label, description)  # noqa: E731

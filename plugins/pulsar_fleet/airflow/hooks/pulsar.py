@@ -166,6 +166,15 @@ class PulsarHook(BaseHook):
 
         return consume(self.cluster, subscription, process, **limits)
 
+    def job_environment(self) -> dict[str, str]:
+        """Environment variables with the credentials for a Spark job that reads with the data source `pulsar`, and with
+        this interpreter. **Holds secrets**: set them in `execute`, since Airflow shows templated fields.
+        """
+        from pulsar_fleet.messages.credentials import Side, credentials_environment
+        from pulsar_fleet.verification.job import interpreter_environment
+
+        return {**interpreter_environment(), **credentials_environment(Side.SOURCE, self.cluster)}
+
     def test_connection(self) -> tuple[bool, str]:
         """Read version, brokers and name of the cluster, and connect to it for messages (the *Test* button).
 
