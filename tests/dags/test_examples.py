@@ -112,8 +112,10 @@ def test_messages_are_published_and_consumed_in_batches(examples: Any, cluster: 
 
 
 def test_the_hook_reads_and_looks_up(examples: Any, cluster: ClusterConnection) -> None:
+    PulsarHook("pulsar_default").publish("persistent://examples/airflow/invoices", ["first", "second"])
     run = examples.dags["example_pulsar_hook"].test()
-    assert states(run) == {"list_namespaces": "success", "count_partitions": "success"}
+    assert states(run) == dict.fromkeys(("list_namespaces", "count_partitions", "read_contents"), "success")
+    assert run.get_task_instance("read_contents").xcom_pull(task_ids="read_contents") == ["first", "second"]
 
 
 @pytest.mark.long

@@ -28,8 +28,14 @@ def example_pulsar_hook():
         with PulsarHook("pulsar_default").message_client() as client:
             return len(client.get_topic_partitions(topic))
 
+    @task
+    def read_contents(topic: str) -> list[str]:
+        with PulsarHook("pulsar_default").reader(topic, start="earliest") as messages:
+            return [message.content.decode() for message in messages]
+
     list_namespaces("examples")
     count_partitions("persistent://examples/airflow/invoices")
+    read_contents("persistent://examples/airflow/invoices")
 
 
 example_pulsar_hook()

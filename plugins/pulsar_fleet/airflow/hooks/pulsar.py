@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection_fields import ConnectionFields
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.messages.clients.consume import Process
+    from pulsar_fleet.messages.clients.received import ReceivedMessage
     from pulsar_fleet.messages.clients.stream import Subscription
 
 
@@ -165,6 +166,19 @@ class PulsarHook(BaseHook):
         from pulsar_fleet.messages.clients.consume import consume
 
         return consume(self.cluster, subscription, process, **limits)
+
+    @contextmanager
+    def reader(
+        self, topic: str, *, start: str = "earliest", wait_seconds: float = 0.0
+    ) -> Iterator[Iterator[ReceivedMessage]]:
+        """The messages of a topic without a subscription, as an iterator that ends at the end of the topic.
+
+        See `pulsar_fleet.messages.clients.read`.
+        """
+        from pulsar_fleet.messages.clients.read import open_reader
+
+        with open_reader(self.cluster, topic, start=start, wait_seconds=wait_seconds) as messages:
+            yield messages
 
     def job_environment(self) -> dict[str, str]:
         """Environment variables with the credentials for a Spark job that reads with the data source `pulsar`, and with
