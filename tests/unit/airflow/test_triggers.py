@@ -7,11 +7,13 @@ from importlib import import_module
 import pytest
 from airflow.triggers.base import BaseTrigger
 
-from pulsar_fleet.airflow.triggers.change_windows import ChangeWindowTrigger
 from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
 
 MIGRATION = {"blue": "b", "green": "g", "moves": {"uri": "m"}, "run_id": "r", "poll_seconds": 5, "end": 9.0}
+LINKS = {"connections": {"clusters": ["b"]}, "planned": {}, "run_id": "r", "poll_seconds": 5, "until": 8.0, "end": 9.0}
 CONDITION = {"condition": "C", "settings": {"topic": "t"}, "pulsar_conn_id": "p", "poll_seconds": 5.0, "end": 9.0}
 
 
@@ -20,7 +22,8 @@ CONDITION = {"condition": "C", "settings": {"topic": "t"}, "pulsar_conn_id": "p"
     [
         MigrationTrigger(milestone=Milestone.DRAINED.value, **MIGRATION),
         ConditionTrigger(**CONDITION),
-        ChangeWindowTrigger(moment=8.0, end=9.0),
+        MomentTrigger(moment=8.0, end=9.0),
+        BacklogSentTrigger(**LINKS),
     ],
     ids=lambda trigger: type(trigger).__name__,
 )

@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import timedelta
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import Context
 
-from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
-from pulsar_fleet.airflow.tasks.failover import sides_of
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.cluster.text import duration
+
+if TYPE_CHECKING:
+    from pulsar_fleet.ledger.run import Run
 
 
-class ApplicationsArrivedSensor(BaseSensorOperator):
+class ApplicationsArrivedSensor(RunLimitedSensor):
     """Wait until applications have acknowledged on the target what the forecast has.
 
     Those that had consumers when the failover was announced; all, if none had. After `arrival_minutes` of the run's
-    settings it fails and says what is missing; cleared, it looks once more.
+    settings it fails and says what is missing; cleared, it looks once more. It reads on a worker, since it reads
+    messages, and is in the triggerer between two reads.
 
-    :param mode: `reschedule` or `poke`.
-    :param poke_interval: seconds between two polls.
-    :param timeout: seconds until it fails, if `arrival_minutes` are longer.
-    :param soft_fail: after either time skip the task instead.
+    :param poke_interval: seconds between two reads, at least 5.
     """
 
-    def __init__(
-        self,
-        *,
-        mode: str = "reschedule",
-        poke_interval: timedelta | float = 15.0,
-        timeout: timedelta | float = timedelta(days=14),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
+    setting = "arrival_minutes"
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._run_id = ""
+
+    async def missing(self, params: dict[str, Any], run: Run) -> str:
         """Read the cursors on the target, which loads the topics."""
+        from pulsar_fleet.airflow.hooks.pulsar import aread_connection
         from pulsar_fleet.replication.failover import steps
+
+        self._run_id = run.id
+        origin, target = await aread_connection(params["origin"]), await aread_connection(params["target"])
+        return await steps.arrival(origin, target, run)
+
+    def waited_seconds(self, run: Run) -> float:
+        """For how long the run has waited for applications."""
         from pulsar_fleet.replication.failover.records import waited_seconds
 
-        params, run = dict(context["params"]), current_run(context)
-        waiting = asyncio.run(steps.arrival(*sides_of(params), run))
-        if not waiting:
-            return PokeReturnValue(is_done=True)
-        minutes = params["arrival_minutes"]
-        if waited_seconds(run) > minutes * 60:
-            raise WaitTimedOut(
-                f"After {minutes} minutes: {waiting}. When they have caught up, clear this task; what they got until "
-                f"now says: pulsar-fleet failover-outcome {run.id}"
-            )
-        self.log.info("%s", waiting)
-        return PokeReturnValue(is_done=False)
+        return waited_seconds(run)
+
+    def timed_out(self, figures: str) -> WaitTimedOut:
+        """The error with the applications that are missing."""
+        return WaitTimedOut(
+            f"After {duration(float(self.timeout))}: {figures}. When they have caught up, clear this task; what they "
+            f"got until now says: pulsar-fleet failover-outcome {self._run_id}"
+        )
+
+    def trigger(self, context: Context, end: float) -> MomentTrigger:
+        """Until the next read, or the end of the wait."""
+        again = time.time() + float(self.poke_interval)
+        return MomentTrigger(moment=min(again, self.end_of_wait(context, end)), end=end)

@@ -12,8 +12,8 @@ from airflow.sdk import Context
 from pulsar_fleet.airflow.conf import moves_of, procedure_of
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
-from pulsar_fleet.airflow.triggers.change_windows import ChangeWindowTrigger
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.polling import POLL_SECONDS
@@ -148,12 +148,12 @@ class ChangeWindowSensor(WaitingSensor):
             asyncio.run(procedure_of(context).keep_lease())
         return window.granted, window.sentence
 
-    def trigger(self, context: Context, end: float) -> ChangeWindowTrigger:
+    def trigger(self, context: Context, end: float) -> MomentTrigger:
         """Until the window opens, the lease must be renewed or the timeout ends."""
         now = datetime.now(UTC)
         opens = self._window(context).opens or now
         again = now + timedelta(seconds=float(self.poke_interval))
-        return ChangeWindowTrigger(moment=min(opens.timestamp(), again.timestamp(), end), end=end)
+        return MomentTrigger(moment=min(opens.timestamp(), again.timestamp(), end), end=end)
 
     def resume(self, context: Context, event: JsonObject) -> Any:
         """Check again."""

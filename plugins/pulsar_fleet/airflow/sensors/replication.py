@@ -3,60 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import Context
 
 from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
-from pulsar_fleet.airflow.tasks.replication import with_clusters
+from pulsar_fleet.airflow.triggers.replication import GROUPS, BacklogSentTrigger, unsent_backlog
+from pulsar_fleet.cluster.text import duration
+
+if TYPE_CHECKING:
+    from pulsar_fleet.ledger.run import Run
 
 
-class BacklogSentSensor(BaseSensorOperator):
+class BacklogSentSensor(RunLimitedSensor):
     """Wait until links that end have sent what they have; skipped if none ends.
 
     After `drain_minutes` of the run's settings it fails, and the links stay.
 
     :param planned: result of the planning task (templated).
-    :param mode: `reschedule` or `poke`.
-    :param poke_interval: seconds between two polls.
-    :param timeout: seconds until it fails, if `drain_minutes` are longer.
-    :param soft_fail: after either time skip the task instead.
+    :param poke_interval: seconds between two reads of the statistics, at least 5.
     """
 
     template_fields: Sequence[str] = ("planned",)
+    setting = "drain_minutes"
 
-    def __init__(
-        self,
-        *,
-        planned: Any,
-        mode: str = "reschedule",
-        poke_interval: timedelta | float = 15.0,
-        timeout: timedelta | float = timedelta(days=14),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
+    def __init__(self, *, planned: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.planned = planned
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    async def missing(self, params: dict[str, Any], run: Run) -> str:
         """Read the statistics of the topics of ending links, which loads them."""
-        from pulsar_fleet.replication import steps
-        from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
-
-        stored, params = StoredReplicationPlan.from_json(self.planned), dict(context["params"])
-        if not stored.ends:
+        if not self.planned["ends"]:
             raise AirflowSkipException("No link ends.")
-        run = current_run(context)
-        waiting = with_clusters(params, lambda clusters: steps.backlog_of_ending_links(clusters, stored, run))
-        if not waiting:
-            return PokeReturnValue(is_done=True)
-        minutes = params["drain_minutes"]
-        if steps.waited_seconds(run) > minutes * 60:
-            raise WaitTimedOut(
-                f"{waiting} after {minutes} minutes. Nothing has been ended: correct the cause, which `pulsar-fleet "
-                "doctor` names, and start a new run."
-            )
-        self.log.info("%s", waiting)
-        return PokeReturnValue(is_done=False)
+        return await unsent_backlog({group: params[group] for group in GROUPS}, self.planned, run)
+
+    def waited_seconds(self, run: Run) -> float:
+        """For how long the run has waited for links that end."""
+        from pulsar_fleet.replication import steps
+
+        return steps.waited_seconds(run)
+
+    def timed_out(self, figures: str) -> WaitTimedOut:
+        """The error with what is not sent."""
+        return WaitTimedOut(
+            f"{figures} after {duration(float(self.timeout))}. Nothing has been ended: correct the cause, which "
+            "`pulsar-fleet doctor` names, and start a new run."
+        )
+
+    def trigger(self, context: Context, end: float) -> BacklogSentTrigger:
+        """The trigger that reads the statistics."""
+        return BacklogSentTrigger(
+            connections={group: list(context["params"][group]) for group in GROUPS},
+            planned=self.planned,
+            run_id=current_run(context).id,
+            poll_seconds=float(self.poke_interval),
+            until=self.end_of_wait(context, end),
+            end=end,
+        )

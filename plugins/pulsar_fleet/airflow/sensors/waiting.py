@@ -7,7 +7,7 @@ from abc import abstractmethod
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, conf
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSkipException, conf
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
@@ -70,10 +70,15 @@ class WaitingSensor(BaseSensorOperator):
         defers = self.deferrable
         if defers is None:
             defers = conf.getboolean("operators", "default_deferrable", fallback=False)
-        if defers:
-            return self.poke_or_defer(context, time.time() + float(self.timeout))
         try:
-            return super().execute(context)
+            if not defers:
+                return super().execute(context)
+            return self.poke_or_defer(context, time.time() + float(self.timeout))
+        except WaitTimedOut as error:
+            # Of a deferred task Airflow skips what fails after it resumed; the first read is ours to skip.
+            if self.soft_fail:
+                raise AirflowSkipException(str(error)) from error
+            raise
         except AirflowSensorTimeout as error:
             raise self.timed_out(self._figures) from error
 

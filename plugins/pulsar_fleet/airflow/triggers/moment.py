@@ -1,4 +1,4 @@
-"""The trigger that waits until a change window must be checked again."""
+"""The trigger that waits until a moment, so that a worker looks again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 
-class ChangeWindowTrigger(BaseTrigger):
+class MomentTrigger(BaseTrigger):
     """Fires at a moment: `{"end": …}`, so that a task that defers many times has one timeout.
 
     :param moment: seconds since the epoch.
@@ -24,7 +24,7 @@ class ChangeWindowTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments of this trigger."""
-        path = "pulsar_fleet.airflow.triggers.change_windows.ChangeWindowTrigger"
+        path = "pulsar_fleet.airflow.triggers.moment.MomentTrigger"
         return path, {"moment": self.moment, "end": self.end}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
