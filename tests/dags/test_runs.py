@@ -47,6 +47,13 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     onboarded = play("onboard_cluster", **SIDES, selection=[moving.tenant], auto_approve=True)
     assert set(states(onboarded).values()) == {"success"}
     assert report(onboarded).startswith("# Equal")
+    extra = asset_events(onboarded)[f"pulsar-copied/blue/green/{moving}"]
+    assert [extra[key] for key in ("run", "source", "target", "namespace", "topics")] == [
+        *(f"onboard_cluster/{onboarded.run_id}", "blue", "green", str(moving), 2)
+    ]
+    proof = extra["proofs"]["snapshot"]
+    assert (proof["verdict"], proof["number"] > 2) == ("equal", True)
+    assert b"green" in Artefacts.open().read(Reference.from_json(proof["document"]))
 
     before = asyncio.run(overrides(blue))
     moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)

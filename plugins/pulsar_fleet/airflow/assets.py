@@ -1,8 +1,9 @@
-"""Airflow assets: verified and moved namespaces, changed policies and replicators; to schedule DAGs on them."""
+"""Airflow assets: copied, verified and moved namespaces, changed policies and replicators; to schedule DAGs on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
@@ -12,11 +13,18 @@ if TYPE_CHECKING:
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.model import Moves
     from pulsar_fleet.replication.doctor.changes import StateChange
+    from pulsar_fleet.snapshot.store.reader import StoredSnapshot
     from pulsar_fleet.verification.messages.verdict import Verification
+    from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
 MOST_CHANGES = 100
 """An event has so many of them as texts, and the number of all."""
 
+MOST_NAMESPACES = 1_000
+"""A run that copied more has one event for all of them: an event is a row of Airflow's database."""
+
+COPIED = AssetAlias("pulsar-copied")
+"""All namespaces that onboarding copied, without messages, in the same way as the next two."""
 VERIFIED = AssetAlias("pulsar-verified")
 """All namespaces that were verified equal. A DAG can be scheduled on this alias, or on the asset of one namespace."""
 MIGRATED = AssetAlias("pulsar-migrated")
@@ -58,6 +66,28 @@ def emit_replication_changed(changes: Iterable[StateChange], run_id: str) -> Non
         get_current_context()["outlet_events"][REPLICATION_CHANGED].add(replication_of(cluster), extra=extra)
 
 
+def emit_copied(run: Run, source: StoredSnapshot, target: str, result: EqualityResult) -> None:
+    """Emit an asset event for each namespace of the source's snapshot, with its counts and the proof.
+
+    The proof is the snapshot of the target that was found equal. The running task must have `COPIED` among its outlets.
+    """
+    rows = sum(result.compared.values())
+    document: JsonObject = result.snapshot.to_json()
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    proof: JsonObject = {"verdict": "equal", "number": rows, "at": at, "document": document}
+    proofs: JsonObject = {"snapshot": {**proof, "unread": list(result.unread)}}
+    tables = ("topics", "schemas", "subscriptions")
+    names, sides = source.namespaces(), (source.head.cluster, target)
+    if len(names) > MOST_NAMESPACES:
+        totals: JsonObject = {"namespaces": len(names), **{table: source.counts.get(table, 0) for table in tables}}
+        _add(COPIED, run, sides, {**totals, "proofs": proofs})
+        return
+    counts = {table: source.rows_by_namespace(table) for table in tables}
+    for name in names:
+        own: JsonObject = {table: by_namespace.get(name, 0) for table, by_namespace in counts.items()}
+        _add(COPIED, run, (*sides, name), {"namespace": name, **own, "proofs": proofs})
+
+
 def emit_verified(run: Run, compared: Verification) -> None:
     """Emit an asset event for each namespace that was verified equal, with the counts and the proofs.
 
@@ -85,11 +115,14 @@ def emit_migrated(run: Run, moves: Moves) -> None:
 def _emit(
     alias: AssetAlias, run: Run, names: tuple[str, str, str], counts: JsonObject, proofs: dict[str, JsonObject]
 ) -> None:
-    source, target, namespace = names
+    namespace = names[-1]
+    _add(alias, run, names, {"namespace": namespace, **counts, "proofs": proofs.get(namespace, {})})
+
+
+def _add(alias: AssetAlias, run: Run, names: Sequence[str], content: JsonObject) -> None:
     path = "/".join(names)
     asset = Asset(name=f"{alias.name}/{path}", uri=f"x-{alias.name}://{path}", group=alias.name)
-    extra: JsonObject = {"run": run.id, "source": source, "target": target, "namespace": namespace, **counts}
-    extra["proofs"] = proofs.get(namespace, {})
+    extra: JsonObject = {"run": run.id, "source": names[0], "target": names[1], **content}
     get_current_context()["outlet_events"][alias].add(asset, extra=extra)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from pulsar_fleet.airflow.assets import COPIED, emit_copied
 from pulsar_fleet.airflow.operators.spark import CompareSnapshotsOperator
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.cluster.errors import Conflict
@@ -32,13 +33,14 @@ class VerifySnapshotOperator(CompareSnapshotsOperator):
     template_fields: Sequence[str] = (*CompareSnapshotsOperator.template_fields, "source", "target", "selection")
 
     def __init__(self, *, source: Any, target: str, selection: Any, **kwargs: Any) -> None:
-        super().__init__(request="", result="", **kwargs)
+        super().__init__(request="", result="", outlets=[COPIED], **kwargs)
         self.source: JsonObject = source
         self.target = target
         self.selection: Sequence[str] = selection
 
     def execute(self, context: Context) -> Any:
-        """Read, compare, fail on a difference."""
+        """Read, compare, fail on a difference; otherwise an asset event tells of each namespace."""
+        from pulsar_fleet.snapshot.store.reader import StoredSnapshot
         from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
         request = self._read_back(context)
@@ -48,6 +50,9 @@ class VerifySnapshotOperator(CompareSnapshotsOperator):
             raise Conflict(
                 f"The target still differs. Trigger the DAG again to see and apply the changes.\n{result.text}"
             )
+        run = current_run(context)
+        source = StoredSnapshot.open(run.artefacts, request.source)
+        emit_copied(run, source, StoredSnapshot.open(run.artefacts, request.target).head.cluster, result)
         return result.to_json()
 
     def _read_back(self, context: Context) -> CompareRequest:

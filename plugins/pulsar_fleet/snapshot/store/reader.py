@@ -166,6 +166,11 @@ class StoredSnapshot:
         """The names of its namespaces, sorted."""
         return tuple(sorted(self.columns("namespaces", ()).column(NAMESPACE).to_pylist()))
 
+    def rows_by_namespace(self, table: str) -> dict[str, int]:
+        """Namespace → number of its rows in a table; those without a row are left out."""
+        counted = self.columns(table, ()).column(NAMESPACE).value_counts().to_pylist()
+        return {str(pair["values"]): int(pair["counts"]) for pair in counted}
+
     def scalable_topics(self, namespaces: Collection[str] | None = None) -> tuple[str, ...]:
         """The names of its scalable topics, of all namespaces or of these."""
         rows = self.columns("inventory", ("kind", "name"), namespaces).to_pylist()
