@@ -16,8 +16,8 @@ from pulsar_fleet.ledger.rows import RecordedPhase, utc
 from pulsar_fleet.migration.drain.forecast import Forecast
 from pulsar_fleet.migration.drain.state import NamespaceState
 from pulsar_fleet.migration.model import Phase, is_reversible
-from pulsar_fleet.report.migration_timeline import migration_picture
-from pulsar_fleet.report.page import svg_element
+from pulsar_fleet.report.migration_timeline import migration_picture, no_picture_text
+from pulsar_fleet.report.page import html_text, svg_element
 
 PAGE_SIZE = 100
 _OVER = frozenset({Phase.FINISHED.value, Phase.CLEANED.value, Phase.ABORTED.value, Phase.INCOMPLETE.value})
@@ -50,6 +50,7 @@ def migration_page(records: MigrationRecords, links: Links, view: MigrationView)
         css=css,
         headline=_headline(records),
         picture=_picture(records),
+        no_picture=html_text(no_picture_text()),
         waves=[_wave(row, links, records) for row in records.waves],
         namespaces=[_namespace(records, name) for name in part.rows],
         shown=f"{len(part.rows):,} of {counted(part.matching, 'namespace')}",

@@ -28,7 +28,7 @@ from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
 from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
-from pulsar_fleet.report.migration_timeline import migration_picture
+from pulsar_fleet.report.migration_timeline import migration_picture, no_picture_text
 from pulsar_fleet.report.page import approval_text, store_report
 
 
@@ -56,6 +56,7 @@ def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject |
                 ("Drain and incidents", _drain(run.stored(DRAIN_STATE) or {})),
                 ("Proofs", "\n".join(proofs)),
                 (f"Findings: {count_line(findings)}", findings_markdown(findings)),
+                ("Picture", no_picture_text()),
                 ("Records", f"Run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`."),
             ]
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import pairwise
 from threading import Lock
@@ -40,19 +41,28 @@ _COLOURS = dict(
 )
 
 
+def no_picture_text() -> str:
+    """The sentence in place of a picture where matplotlib is not installed; else empty."""
+    if find_spec("matplotlib"):
+        return ""
+    return "There is no picture of phases and backlog: it needs `pip install 'pulsar-fleet[reports]'`."
+
+
 def migration_picture(
     phases: Sequence[RecordedPhase],
     samples: Samples,
     forecasts: Mapping[str, Forecast] = MappingProxyType({}),
     now: datetime | None = None,
 ) -> bytes | None:
-    """The picture; None if no namespace has entered two phases. The same records give the same bytes.
+    """The picture; None if no namespace has entered two phases, or matplotlib is not installed.
+
+    The same records give the same bytes.
 
     :param forecasts: of the namespaces that still drain.
     :param now: while the run goes on: the newest phases last until then.
     """
     spans = _spans(phases, now)
-    if not spans:
+    if not spans or no_picture_text():
         return None
     import matplotlib as mpl
     from matplotlib.figure import Figure

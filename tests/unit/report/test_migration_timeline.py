@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from pulsar_fleet.ledger.rows import RecordedPhase
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Phase
 from pulsar_fleet.report.document import Outcome, Report
+from pulsar_fleet.report.migration import store_migration_report
 from pulsar_fleet.report.migration_timeline import MOST, migration_picture
 from pulsar_fleet.report.page import html_page
 
@@ -36,6 +42,20 @@ def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
     assert picture == migration_picture(
         phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
     )
+
+
+def test_without_matplotlib_a_sentence_stands_in_place_of_the_picture(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.open("migrate_namespaces/1")
+    for phase in list(Phase)[:3]:
+        run.ledger.enter_phase(run.id, "acme/n0", phase.value)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    report = store_migration_report(run, {})
+    assert migration_picture(phases(10), {}) is None
+    assert "pip install 'pulsar-fleet[reports]'" in report.markdown()
+    assert run.artefacts.find(run.id, "migration.svg") is None
+    monkeypatch.undo()
 
 
 def test_a_run_that_only_checked_has_no_picture() -> None:
