@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow.sdk import BaseOperator, Context
 
+from pulsar_fleet.airflow.lineage import topic_lineage
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
 if TYPE_CHECKING:
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.messages.clients.dead_letters import DeadLetterPolicy
     from pulsar_fleet.messages.clients.received import ReceivedMessage
@@ -37,6 +39,7 @@ class PulsarPublishOperator(BaseOperator):
         self.topic = topic
         self.messages = messages
         self.pulsar_conn_id = pulsar_conn_id
+        self._cluster: ClusterConnection | None = None
 
     def execute(self, context: Context) -> JsonObject:
         """Publish, and wait until the broker has stored all."""
@@ -45,9 +48,15 @@ class PulsarPublishOperator(BaseOperator):
         messages = self.messages if isinstance(self.messages, list | tuple) else [self.messages]
         instance = context["ti"]
         name = f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}"
-        number = PulsarHook(self.pulsar_conn_id).publish(self.topic, messages, producer_name=name)
+        hook = PulsarHook(self.pulsar_conn_id)
+        number = hook.publish(self.topic, messages, producer_name=name)
+        self._cluster = hook.cluster
         self.log.info("Published %d messages to %s", number, self.topic)
         return {"topic": self.topic, "messages": number}
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """The topic as an output, for the provider of OpenLineage."""
+        return topic_lineage(self._cluster, self.topic, written=True)
 
 
 class PulsarConsumeOperator(BaseOperator):
@@ -109,6 +118,7 @@ class PulsarConsumeOperator(BaseOperator):
         self.dead_letter_topic = dead_letter_topic
         self.max_redeliveries = max_redeliveries
         self.max_dead_letters = max_dead_letters
+        self._cluster: ClusterConnection | None = None
 
     def execute(self, context: Context) -> JsonObject:
         """Consume; or create the subscription and defer until it has a backlog."""
@@ -137,10 +147,16 @@ class PulsarConsumeOperator(BaseOperator):
             raise PreconditionFailed(str(event["error"]))
         return self._consume()
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """The topic as an input, for the provider of OpenLineage."""
+        return topic_lineage(self._cluster, self.topic, written=False)
+
     def _consume(self) -> JsonObject:
         from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
 
-        result = PulsarHook(self.pulsar_conn_id).consume(
+        hook = PulsarHook(self.pulsar_conn_id)
+        self._cluster = hook.cluster
+        result = hook.consume(
             self._settings(),
             self.process,
             most_messages=self.max_messages,
