@@ -5,6 +5,8 @@ It installs Airflow from the package index, and takes minutes.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -22,7 +24,9 @@ from pulsar_sandbox.demo.stack import AirflowStack
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200), pytest.mark.fleet]
 
 REPOSITORY = Path(__file__).parents[2]
+log = logging.getLogger(__name__)
 RELEASES = ("3.1", "3.3")
+MOST_SECONDS = 0.5
 OURS = ("pulsar_fleet", "pulsar_sandbox", "pulsar-fleet")
 Command = Callable[..., str]
 
@@ -37,17 +41,16 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     for name in ("plugins", "dags", "spark_jobs", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         subprocess.run(["cp", "-r", str(REPOSITORY / name), str(source)], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    for packages in ([f"apache-airflow~={request.param}.0"], [f"apache-airflow~={request.param}.0", str(source)]):
-        uv = [
-            str(Path(sys.executable).parent / "uv"),
-            "pip",
-            "install",
-            "-q",
-            "--python",
-            str(environment / "bin/python"),
-        ]
-        subprocess.run([*uv, *packages], check=True)
+    airflow = f"apache-airflow~={request.param}.0"
+    for packages in ([airflow], [airflow, str(source)]):
+        install(environment / "bin", *packages)
     return environment / "bin"
+
+
+def install(programs: Path, *packages: str) -> None:
+    """Install packages into the environment of these programs."""
+    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "-q", "--python", str(programs / "python")]
+    subprocess.run([*uv, *packages], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +60,13 @@ def command(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Command
     settings = {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
 
-    def run(name: str, *words: str) -> str:
+    def run(name: str, *words: str, **more: str) -> str:
+        environment = {**kept, **settings, **more}
         done = subprocess.run(
-            [str(programs / name), *words], env={**kept, **settings}, capture_output=True, text=True, check=False
+            [str(programs / name), *words], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+        assert "Failed to import" not in done.stdout + done.stderr
         return done.stdout
 
     return run
@@ -115,6 +120,44 @@ def test_the_dags_and_their_jobs_are_installed_and_found(programs: Path, command
     assert folder.is_relative_to(programs.parent)
     for name, here in (("dags", folder), ("spark_jobs", folder.parent / "spark_jobs")):
         assert {file.name for file in here.glob("*.py")} == {file.name for file in (REPOSITORY / name).glob("*.py")}
+
+
+PARSE = """
+import json, os, sys, time
+from airflow.dag_processing.dagbag import DagBag
+
+def parse(file):
+    began = time.process_time()
+    bag = DagBag(dag_folder=file, bundle_path=os.path.dirname(file), bundle_name="tests")
+    assert bag.import_errors == {}, bag.import_errors
+    return sorted(bag.dags), time.process_time() - began
+
+parse(sys.argv[1])
+for file in sys.argv[2:]:
+    if not os.fork():
+        print("PARSED " + json.dumps(parse(file)), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+
+
+@pytest.mark.parametrize("programs", RELEASES[-1:], indirect=True)
+def test_each_dag_of_the_wheel_is_parsed_in_half_a_second(programs: Path, command: Command, tmp_path: Path) -> None:
+    """CPU time in a process of its own for each file, forked from one that has parsed a DAG, as the DAG processor does.
+
+    The procedures need `[spark]`. The first round compiles what is imported.
+    """
+    install(programs, f"{programs.parents[1] / 'source'}[spark]")
+    command("airflow", "db", "migrate")
+    (tmp_path / "empty.py").write_text("from airflow.sdk import DAG\nDAG('empty', schedule=None)\n")
+    files = sorted(Path(command("pulsar-fleet", "airflow", "dags").strip()).glob("*.py"))
+    for _ in range(2):
+        printed = command("python", "-c", PARSE, str(tmp_path / "empty.py"), *map(str, files))
+    parsed = [json.loads(line.removeprefix("PARSED ")) for line in printed.splitlines() if line.startswith("PARSED ")]
+    assert [dags for dags, _ in parsed] == [[file.stem] for file in files]
+    seconds = {dag: round(figure, 3) for (dag,), figure in parsed}
+    log.info("seconds of CPU time by DAG: %s", seconds)
+    assert {name: figure for name, figure in seconds.items() if figure > MOST_SECONDS} == {}
 
 
 def test_a_connection_is_entered_and_tested_in_the_browser(page: Page, cluster: Cluster) -> None:
