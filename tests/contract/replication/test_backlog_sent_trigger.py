@@ -1,0 +1,72 @@
+"""The trigger that waits for ending links, on a real link that lags: it holds no thread, and fires when it is empty."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.data_centres import make_origin, plan, replicate, request_of
+
+from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+
+@pytest.fixture
+def connections(
+    blue: ClusterConnection, green: ClusterConnection, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, ClusterConnection]:
+    """Both clusters, which Airflow knows by their names too."""
+    for cluster in (blue, green):
+        document = {"conn_type": "pulsar", "host": cluster.admin_url, "extra": {"service_url": cluster.service_url}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{cluster.name.upper()}", json.dumps(document))
+    return {"blue": blue, "green": green}
+
+
+@pytest.mark.long
+async def test_a_link_that_lags_is_waited_for_without_a_thread(
+    connections: dict[str, ClusterConnection],
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    namespace = new_namespace()
+    events, _ = await make_origin(on_blue, namespace)
+    await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), "begin")
+    await on_green.post(f"/namespaces/{namespace.path}/isAllowAutoUpdateSchema", False)
+    await asyncio.to_thread(publish_typed, connections["blue"], events)
+    done = await plan(connections, request_of("blue", leaving=["green"], namespaces=[str(namespace)]), "leave")
+    trigger = BacklogSentTrigger(
+        connections={"clusters": ["blue"], "receive_only": [], "leaving": ["green"]},
+        planned=done.planned.to_json(),
+        run_id=done.run.id,
+        poll_seconds=1,
+        until=time.time() + 600,
+        end=9.0,
+    )
+    fired = asyncio.ensure_future(anext(trigger.run()))
+    await asyncio.sleep(2)
+    threads = threading.active_count()
+    await asyncio.sleep(5)
+    assert (fired.done(), threading.active_count()) == (False, threads)
+    for partition in events.partitions(3):
+        await on_blue.post(f"/{partition.path}/subscription/pulsar.repl.green/skip_all")
+    async with asyncio.timeout(60):
+        assert (await fired).payload == {"end": 9.0}
+
+
+def publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
+    """A message whose schema green does not take yet."""
+    client = open_client(connection)
+    try:
+        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
+    finally:
+        client.close()
