@@ -215,6 +215,12 @@ def test_evidence_is_one_click_away_and_the_filter_works_with_the_keyboard(page:
     expect(fleet.get_by_text("How to verify this file")).to_be_visible()
 
 
+def test_a_link_to_airflow_leaves_the_frame_of_the_page(airflow: AirflowStack, page: Page) -> None:
+    page.frame_locator("iframe").get_by_role("link", name="Airflow").first.click()
+    page.wait_for_url(f"{airflow.url}/dags/*/runs/*")
+    expect(page.locator("iframe")).to_have_count(0)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_fault_of_accessibility(airflow: AirflowStack, page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)

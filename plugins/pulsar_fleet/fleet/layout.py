@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from pulsar_fleet.cluster.text import duration
 
@@ -95,6 +99,7 @@ def render(template: str, frame: Frame, summary: str, **values: object) -> str:
         links=frame.links,
         read_at=f"{frame.read_at:%Y-%m-%d %H:%M:%S} UTC",
         refresh=REFRESH_SECONDS,
+        script=Markup(frame_script()),  # noqa: S704 a file of this package
         summary=summary,
         **values,
     )
@@ -131,6 +136,18 @@ def part_of(rows: Sequence[Row], number: int, size: int) -> Part:
 def age(time: datetime | None, now: datetime) -> str:
     """How long ago; empty without a time."""
     return duration(max(0.0, (now - time).total_seconds())) if time else ""
+
+
+@cache
+def frame_script() -> str:
+    """The only script of the pages, which opens links to Airflow outside of Airflow's frame."""
+    return (files("pulsar_fleet.fleet") / "templates" / "leave_frame.js").read_text()
+
+
+@cache
+def frame_script_source() -> str:
+    """The source by which a content security policy allows that script and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(frame_script().encode()).digest()).decode()}'"
 
 
 @cache

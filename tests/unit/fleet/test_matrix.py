@@ -119,6 +119,6 @@ def test_namespaces_are_filtered_and_paged_and_stay_text(ledger: Ledger) -> None
         connection.execute(observations.insert(), [{**row, "cluster": c, "name": n} for n in names for c in "ab"])
     text = page(ledger, number=2)
     assert f"1 of {PAGE_SIZE + 1} namespaces" in text
-    assert "<script" not in text
+    assert text.count("<script>") == 1
     assert "1 of 1 namespace" in page(ledger, name="-007")
     assert "that fits the filter" in page(ledger, name="none")

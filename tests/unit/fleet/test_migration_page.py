@@ -123,7 +123,7 @@ def test_incidents_that_are_not_over_come_first_and_stay_text(run: Run) -> None:
     text = page(run)
     assert text.index("topic-fenced") < text.index("topic-unloaded")
     assert "✗ not over" in row(text, "acme/orders")
-    assert "<script" not in text
+    assert text.count("<script>") == 1
 
 
 def test_namespaces_are_paged_and_every_name_stays_text(run: Run) -> None:
@@ -132,7 +132,7 @@ def test_namespaces_are_paged_and_every_name_stays_text(run: Run) -> None:
     text = page(run, number=2)
     assert f"1 of {PAGE_SIZE + 1} namespaces" in text
     assert "-100" in text
-    assert "<script" not in text
+    assert text.count("<script>") == 1
 
 
 def test_the_report_is_linked_where_one_is_stored(run: Run) -> None:

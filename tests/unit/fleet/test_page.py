@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from pulsar_fleet.fleet.actions import Approval
-from pulsar_fleet.fleet.layout import Links
+from pulsar_fleet.fleet.layout import Links, frame_script
 from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -116,7 +116,8 @@ def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:
     sides = {"blue": HOSTILE, "green": 1}
     insert(ledger, conflicts, {"id": "1f", "name": HOSTILE, "field": HOSTILE, "winner": "blue", "sides": sides, **row})
     text = page(ledger, Approval(subject=HOSTILE, link="/dags/x", waiting=timedelta()), name="<script>")
-    assert "<script" not in text
+    assert text.count("<script") == 1
+    assert f"<script>{frame_script()}</script>" in text
     assert text.count("&lt;script&gt;") >= 6
 
 

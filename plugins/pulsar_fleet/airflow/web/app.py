@@ -21,6 +21,7 @@ from pulsar_fleet.airflow.web.pages import base_path, pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.fleet.layout import frame_script_source
 from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.migration import read_migration
@@ -35,7 +36,10 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import PAGE
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
+_POLICY = (
+    f"default-src 'none'; script-src {frame_script_source()}; style-src 'unsafe-inline'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
 
 app = FastAPI(
     title="Pulsar Fleet",
@@ -49,7 +53,7 @@ app = FastAPI(
 
 @app.middleware("http")
 async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> Response:
-    """No script and nothing from elsewhere runs in these pages, and no proxy keeps them."""
+    """Only their own script runs in these pages, nothing is loaded from elsewhere, and no proxy keeps them."""
     answer = await call_next(request)
     answer.headers["Content-Security-Policy"] = _POLICY
     answer.headers["Cache-Control"] = "no-store"
