@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import PAGE_SIZE as MATRIX_SIZE
 from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
+from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -120,9 +123,10 @@ def floor(ledger: Ledger) -> None:
 def fleet(ledger: Ledger, artefacts: Artefacts, number: int) -> str:
     """As the route makes it."""
     view, state = View(number=number), read_fleet(ledger)
+    now = Situation(state=state, refused=refused_runs(list(state.last_runs.values()), ledger, artefacts))
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
-    reports = artefacts.runs_with(PAGE, linked_runs(state, (), view))
-    return fleet_page(state, records, (), LINKS, view, reports)
+    reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, view))
+    return fleet_page(replace(now, reports=reports), records, LINKS, view)
 
 
 def test_the_fleet_page_is_small_and_near_the_floor(ledger: Ledger, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.tables import conflicts
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
 from pulsar_fleet.replication.doctor.records import store_examination
 from pulsar_fleet.report.document import Outcome, Report, Section
@@ -33,8 +34,10 @@ RUN = "migrate_namespaces/manual__2026-11-25T12:00:00+00:00"
 HOSTILE = "acme/<script>document.title='taken'</script>"
 PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")
 """The folder for the pictures of the documentation; `make pictures` sets it."""
+RECONCILIATION = "reconcile_policies/scheduled__1"
+CLUSTERS = ["pulsar_east", "pulsar_west"]
 QUERY = urlencode({"run": RUN})
-PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
+PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only", "vic": "for-vic-only"}
 METRICS_TOKEN = "scraped-by-prometheus"
 ROUTES = (
     "/",
@@ -44,6 +47,8 @@ ROUTES = (
     "/replicators",
     f"/migration?{QUERY}",
     "/matrix",
+    "/start?errand=settle&about=1f3c%3Dgreen",
+    "/started?run=reconcile_policies%2F1",
     "/openapi.json",
     "/docs",
 )
@@ -55,6 +60,8 @@ WORDS = (
     "Links of clusters",
     "Phases and backlog",
     "✓ same",
+    "Settle a conflict",
+    "✓ started",
 )
 
 
@@ -82,13 +89,13 @@ EXAMINATION = Examination(
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
-    """Airflow with its login, an administrator and a user without a role, and a ledger with one migration."""
+    """Airflow with its login, an administrator, a viewer and a user without a role, and a ledger with one migration."""
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "passwords.json").write_text(json.dumps(PASSWORDS))
     (folder / "metrics-token").write_text(f"{METRICS_TOKEN}\n")
     settings = {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ann:admin,nobody:",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ann:admin,nobody:,vic:viewer",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
         "PULSAR_FLEET_METRICS_TOKEN_FILE": str(folder / "metrics-token"),
     }
@@ -96,6 +103,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
     stack = AirflowStack.launch(folder, settings=settings)
     try:
         wait_for_login(stack.url)
+        wait_for_dag(stack, "reconcile_policies")
         yield stack
     finally:
         stack.stop()
@@ -127,6 +135,12 @@ def fill(folder: Path) -> None:
         store = ReconciliationStore(ledger, ("blue", "green", "red"))
         store.save_observations(cluster, {("namespace", "acme/orders"): observed})
     run.ledger.finish_run(RUN, "failed")
+    ledger.start_run(RECONCILIATION, "reconcile_policies", {"clusters": CLUSTERS, "mode": "repair"})
+    ledger.finish_run(RECONCILIATION, "succeeded")
+    conflict = {"id": "1f3c", "fleet": "blue+green", "run_id": RECONCILIATION, "kind": "namespace", "rule": "name"}
+    value = {"name": "acme/audit", "field": "ttl", "winner": "blue", "sides": {"blue": 5, "green": 9}}
+    with ledger.engine.begin() as connection:
+        connection.execute(conflicts.insert(), [{**conflict, **value, "at": datetime.now(UTC)}])
 
 
 def wait_for_login(url: str) -> None:
@@ -138,6 +152,14 @@ def wait_for_login(url: str) -> None:
         except httpx.TransportError:
             pass
         assert time.monotonic() < end, "Airflow did not answer"
+        time.sleep(0.5)
+
+
+def wait_for_dag(airflow: AirflowStack, dag_id: str) -> None:
+    headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
+    end = time.monotonic() + START_SECONDS
+    while httpx.get(f"{airflow.url}/api/v2/dags/{dag_id}", headers=headers).status_code != httpx.codes.OK:
+        assert time.monotonic() < end, f"Airflow does not know {dag_id}"
         time.sleep(0.5)
 
 
@@ -196,7 +218,7 @@ def test_airflow_loads_the_plugin_without_an_error(airflow: AirflowStack) -> Non
 def test_the_page_is_in_the_navigation_and_says_first_what_to_do(page: Page) -> None:
     fleet = page.frame_locator("iframe")
     expect(fleet.get_by_role("heading", level=1)).to_have_text("Fleet")
-    expect(fleet.get_by_text("Now: 1 thing to do")).to_be_visible()
+    expect(fleet.get_by_text("Now: 2 things to do")).to_be_visible()
     expect(fleet.get_by_text("The last run of migrate_namespaces failed")).to_be_visible()
     expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("✓ finished")
     expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("4,118,202")
@@ -219,6 +241,49 @@ def test_a_link_to_airflow_leaves_the_frame_of_the_page(airflow: AirflowStack, p
     page.frame_locator("iframe").get_by_role("link", name="Airflow").first.click()
     page.wait_for_url(f"{airflow.url}/dags/*/runs/*")
     expect(page.locator("iframe")).to_have_count(0)
+
+
+def test_a_conflict_is_settled_from_the_page(airflow: AirflowStack, page: Page) -> None:
+    fleet = page.frame_locator("iframe")
+    fleet.get_by_role("link", name="value of green").click()
+    expect(fleet.get_by_role("heading", level=1)).to_have_text("Settle a conflict with the value of green")
+    expect(fleet.get_by_label("Choose")).to_have_value("1f3c=green")
+    expect(fleet.get_by_label("Mode")).to_have_value("repair")
+    expect(fleet.get_by_label("Clusters")).to_have_value("\n".join(CLUSTERS))
+    expect(fleet.get_by_text("The DAG reconcile_policies is paused")).to_be_visible()
+    fleet.get_by_role("button", name="Start reconcile_policies").click()
+    fleet.get_by_role("link", name="Follow it in Airflow").click()
+    page.wait_for_url(f"{airflow.url}/dags/reconcile_policies/runs/*")
+    headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
+    run = httpx.get(f"{airflow.url}/api/v2/dags/reconcile_policies/dagRuns", headers=headers).json()["dag_runs"][-1]
+    assert run["conf"] == {"clusters": CLUSTERS, "mode": "repair", "choose": ["1f3c=green"]}
+    assert run["triggering_user_name"] == "ann"
+
+
+def test_a_value_that_the_dag_refuses_is_shown_in_the_form_again(page: Page) -> None:
+    fleet = page.frame_locator("iframe")
+    fleet.get_by_role("link", name="value of green").click()
+    fleet.get_by_label("Choose").fill("green")
+    fleet.get_by_role("button", name="Start reconcile_policies").click()
+    expect(fleet.get_by_role("alert")).to_contain_text("choose")
+    expect(fleet.get_by_label("Choose")).to_have_value("green")
+
+
+def test_who_may_not_start_a_run_sees_what_is_to_be_done(airflow: AirflowStack) -> None:
+    headers = {"Authorization": f"Bearer {token(airflow, 'vic')}", "Origin": airflow.url}
+    url = f"{airflow.url}/pulsar-fleet"
+    text = httpx.get(f"{url}/", headers=headers).text
+    assert "value of green (not permitted)" in text
+    assert "/start?" not in text
+    assert httpx.get(f"{url}/start?errand=settle&about=1f3c%3Dgreen", headers=headers).status_code == 403
+    assert httpx.post(f"{url}/start", data={"dag": "reconcile_policies"}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["", "https://elsewhere.example", "null"])
+def test_a_form_of_another_site_starts_nothing(airflow: AirflowStack, origin: str) -> None:
+    headers = {"Authorization": f"Bearer {token(airflow, 'ann')}", **({"Origin": origin} if origin else {})}
+    answer = httpx.post(f"{airflow.url}/pulsar-fleet/start", data={"dag": "reconcile_policies"}, headers=headers)
+    assert (answer.status_code, "not sent by a page" in answer.text) == (403, True)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

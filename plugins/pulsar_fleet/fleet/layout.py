@@ -64,6 +64,18 @@ class Links:
         """The check of the audit chain."""
         return f"{self.base}/audit"
 
+    def prepared(self, errand: str, subject: str) -> str:
+        """The form of a run that is prepared for an errand about something."""
+        return f"{self.base}/start?{urlencode({'errand': errand, 'about': subject})}"
+
+    def start(self) -> str:
+        """Where the form of a prepared run is sent."""
+        return f"{self.base}/start"
+
+    def dag(self, dag_id: str) -> str:
+        """A DAG in Airflow."""
+        return f"{self.airflow}/dags/{quote(dag_id, safe='')}"
+
     def run(self, run_id: str) -> str:
         """The run in Airflow; empty for a run of the command line."""
         dag_id, _, dag_run = run_id.partition("/")
@@ -79,6 +91,7 @@ class Frame:
     :param here: its name, one of `Links.pages` or another.
     :param query: the settings of the page, for links to the same page.
     :param live: whether the browser reads it again; never by itself, because that moves what somebody reads.
+    :param is_form: whether something is entered in it, so that it is never read again.
     """
 
     here: str
@@ -86,6 +99,7 @@ class Frame:
     read_at: datetime
     query: Mapping[str, str | int]
     live: bool = False
+    is_form: bool = False
 
     def link(self, **changed: str | int) -> str:
         """The same page with other settings."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.ledger.ledger import MIGRATIONS, Ledger
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedRun
 from pulsar_fleet.ledger.run import Run
@@ -37,6 +38,7 @@ class MigrationRecords:
     :param waves: those of the whole plan; empty before it was made.
     :param moves: None before the gates passed.
     :param drain: as the last poll stored it.
+    :param waivable: whether it failed with blockers of which each can be waived.
     """
 
     read_at: datetime
@@ -47,6 +49,7 @@ class MigrationRecords:
     phases: Sequence[RecordedPhase]
     drain: DrainState
     has_report: bool
+    waivable: bool = False
 
     @property
     def newest(self) -> Mapping[str, RecordedPhase]:
@@ -72,6 +75,7 @@ def read_migration(run: Run, now: datetime | None = None) -> MigrationRecords:
         phases=run.ledger.phases(run.id),
         drain=DrainState.from_json(drain) if drain else DrainState(),
         has_report=bool(run.artefacts.runs_with(PAGE, [run.id])),
+        waivable=bool(refused_runs([recorded], run.ledger, run.artefacts)),
     )
 
 

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.fleet.actions import NOBODY, Action, Step, Visitor, approval_action, failure_steps, shown_steps
 from pulsar_fleet.fleet.layout import Frame, Links, age, part_of, render
 from pulsar_fleet.fleet.migration import MigrationRecords, WaveRun
+from pulsar_fleet.fleet.prepared_run import Errand
 from pulsar_fleet.fleet.states import PHASES, RUN_STATES
 from pulsar_fleet.ledger.rows import RecordedPhase, utc
 from pulsar_fleet.migration.drain.forecast import Forecast
@@ -20,6 +22,7 @@ from pulsar_fleet.report.migration_timeline import migration_picture, no_picture
 from pulsar_fleet.report.page import html_text, svg_element
 
 PAGE_SIZE = 100
+_REVERSIBLE = frozenset(phase.value for phase in Phase if is_reversible(phase))
 _OVER = frozenset({Phase.FINISHED.value, Phase.CLEANED.value, Phase.ABORTED.value, Phase.INCOMPLETE.value})
 
 
@@ -35,7 +38,7 @@ class MigrationView:
     live: bool = False
 
 
-def migration_page(records: MigrationRecords, links: Links, view: MigrationView) -> str:
+def migration_page(records: MigrationRecords, links: Links, view: MigrationView, visitor: Visitor = NOBODY) -> str:
     """The page as HTML."""
     run = records.run
     query: dict[str, str | int] = {"run": run.run_id, "page": view.number}
@@ -49,6 +52,7 @@ def migration_page(records: MigrationRecords, links: Links, view: MigrationView)
         state=f"{symbol} {run.state}",
         css=css,
         headline=_headline(records),
+        actions=[(row.text, shown_steps(row.steps, links, visitor)) for row in _actions(records, links, visitor)],
         picture=_picture(records),
         no_picture=html_text(no_picture_text()),
         waves=[_wave(row, links, records) for row in records.waves],
@@ -68,6 +72,20 @@ def _summary(records: MigrationRecords) -> str:
     if polled is None:
         return began
     return f"{began} Backlogs were read {age(datetime.fromtimestamp(polled, UTC), records.read_at)} ago."
+
+
+def _actions(records: MigrationRecords, links: Links, visitor: Visitor) -> list[Action]:
+    """What a person may have to do about this run: answer, see to what failed, abort."""
+    run = records.run
+    actions = [approval_action(approval) for approval in visitor.approvals if approval.run_id == run.run_id]
+    if run.state == "failed":
+        refused = (run.run_id,) if records.waivable else ()
+        actions.append(Action(text="The run failed", steps=failure_steps(run, links, refused)))
+    phases = {entry.phase for entry in records.newest.values()}
+    if phases and not run.over and all(phase in _REVERSIBLE for phase in phases):
+        step = Step(label="Abort it", prepares=(Errand.ABORT, run.run_id))
+        actions.append(Action(text="An abort still undoes everything", steps=(step,)))
+    return actions
 
 
 def _headline(records: MigrationRecords) -> str:

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.fleet.actions import Action, Approval, actions_of
+from pulsar_fleet.fleet.actions import Situation, Step, actions_of, reports_of, shown_steps
 from pulsar_fleet.fleet.layout import FLEET, Frame, Links, Part, age, part_of, render
-from pulsar_fleet.fleet.records import ClusterState, FleetState, NamespaceRecords, NamespaceState, OpenConflict
+from pulsar_fleet.fleet.prepared_run import Errand
+from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.fleet.states import PHASES, RUN_STATES, VERDICTS
 from pulsar_fleet.ledger.ledger import MIGRATIONS
 from pulsar_fleet.ledger.rows import RecordedRun, utc
@@ -38,20 +39,14 @@ class View:
         return part_of(matching, self.number, PAGE_SIZE)
 
 
-def fleet_page(
-    state: FleetState,
-    records: Mapping[str, NamespaceRecords],
-    approvals: Sequence[Approval],
-    links: Links,
-    view: View,
-    reports: Collection[str],
-) -> str:
+def fleet_page(now: Situation, records: Mapping[str, NamespaceRecords], links: Links, view: View) -> str:
     """The page as HTML.
 
+    :param now: with the reports of those runs that `linked_runs` names.
     :param records: of the namespaces that `view` selects.
-    :param reports: the runs that stored a report, of those that `linked_runs` names.
     """
-    actions, shown = actions_of(state, approvals), view.select(state.namespaces)
+    state, reports = now.state, now.reports
+    actions, shown = actions_of(now, links), view.select(state.namespaces)
     query: dict[str, str | int] = {"name": view.name, "phase": view.phase, "page": view.number}
     frame = Frame(here=FLEET, links=links, read_at=state.read_at, query=query, live=view.live)
     return render(
@@ -59,7 +54,7 @@ def fleet_page(
         frame,
         f"{counted(len(state.clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
         headline=f"Now: {counted(len(actions), 'thing')} to do" if actions else "Now: nothing to do",
-        actions=[(action, _action_link(action, links, reports)) for action in actions],
+        actions=[(row.text, shown_steps(row.steps, links, now.visitor, reports)) for row in actions],
         clusters=[_cluster(row, state.read_at) for row in state.clusters],
         namespaces=[_namespace(row, records[row.namespace], state.read_at, links, reports) for row in shown.rows],
         shown=f"{len(shown.rows):,} of {counted(shown.matching, 'namespace')}",
@@ -67,24 +62,20 @@ def fleet_page(
         name=view.name,
         phase=view.phase,
         phases=sorted({row.phase for row in state.namespaces if row.phase}),
-        conflicts=[_conflict(row, state.read_at) for row in state.conflicts],
+        conflicts=[_conflict(row, now, links) for row in state.conflicts],
         runs=[_run(row, links, reports) for row in state.newest_runs],
     )
 
 
-def linked_runs(state: FleetState, approvals: Sequence[Approval], view: View) -> frozenset[str]:
+def linked_runs(now: Situation, links: Links, view: View) -> frozenset[str]:
     """The runs whose reports the page would link."""
-    rows = view.select(state.namespaces).rows
+    rows = view.select(now.state.namespaces).rows
     runs = (
-        *(action.run_id for action in actions_of(state, approvals)),
-        *(row.run_id for row in state.newest_runs),
+        *reports_of(actions_of(now, links)),
+        *(row.run_id for row in now.state.newest_runs),
         *(row.verdict_run for row in rows),
     )
     return frozenset(run for run in runs if run)
-
-
-def _action_link(action: Action, links: Links, reports: Collection[str]) -> str:
-    return action.link or (links.report(action.run_id) if action.run_id in reports else "")
 
 
 def _cluster(row: ClusterState, now: datetime) -> dict[str, str]:
@@ -117,15 +108,21 @@ def _namespace(
     }
 
 
-def _conflict(row: OpenConflict, now: datetime) -> dict[str, Any]:
+def _conflict(row: OpenConflict, now: Situation, links: Links) -> dict[str, Any]:
     sides = [(cluster, json.dumps(value, sort_keys=True)) for cluster, value in sorted(row.sides.items())]
+    others = [
+        Step(label=f"value of {cluster}", prepares=(Errand.SETTLE, f"{row.id}={cluster}"))
+        for cluster, _ in sides
+        if cluster != row.winner
+    ]
     return {
         "resource": row.resource,
         "field": row.field,
         "winner": row.winner,
         "sides": sides,
-        "age": age(row.at, now),
+        "age": age(row.at, now.state.read_at),
         "id": row.id,
+        "steps": shown_steps(others, links, now.visitor),
     }
 
 

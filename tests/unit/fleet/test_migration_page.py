@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.fleet.actions import Approval, Visitor
 from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.migration import read_migration
 from pulsar_fleet.fleet.migration_page import PAGE_SIZE, MigrationView, migration_page
@@ -146,3 +148,21 @@ def test_a_run_of_another_procedure_is_not_found(run: Run) -> None:
     for name in ("verify_clusters/1", "none"):
         with pytest.raises(NotFound):
             read_migration(replace(run, id=name))
+
+
+def test_what_a_person_may_do_about_the_run_is_one_click_away(run: Run) -> None:
+    run.ledger.enter_phase(RUN, "acme/orders", "frozen")
+    question = Approval(subject="Wave 1", link="/dags/m/required_actions", waiting=timedelta(), run_id=RUN)
+    other = replace(question, subject="Wave 2", run_id=SECOND)
+    visitor = Visitor(approvals=(question, other), may_start={"abort_migration"}.__contains__)
+    text = migration_page(read_migration(run), LINKS, MigrationView(), visitor)
+    assert "/dags/m/required_actions" in text
+    assert "Wave 2" not in text
+    assert escape(LINKS.prepared("abort", RUN)) in text
+    assert "Abort it (not permitted)" in page(run)
+
+
+def test_an_abort_is_not_offered_past_the_point_of_no_return(run: Run) -> None:
+    run.ledger.enter_phase(RUN, "acme/orders", "frozen")
+    run.ledger.enter_phase(RUN, "acme/audit", "cut_over")
+    assert "Abort it" not in page(run)

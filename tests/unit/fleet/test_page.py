@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from pulsar_fleet.fleet.actions import Approval
+from pulsar_fleet.fleet.actions import Approval, Situation, Visitor
 from pulsar_fleet.fleet.layout import Links, frame_script
 from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
+from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, verdicts
+from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.report.page import PAGE
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 LINKS = Links("/pulsar-fleet")
 RUN = "migrate_namespaces/manual__1"
+BLOCKER = Finding(
+    id="transactions-in-use",
+    severity=Severity.BLOCKER,
+    resource="persistent://acme/orders/events",
+    evidence="open transactions",
+    consequence="They are aborted.",
+    remedy="wait for them.",
+)
 HOSTILE = "acme/<script>alert(1)</script>"
 
 
@@ -35,11 +47,15 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
         connection.execute(table.insert(), list(rows))
 
 
-def page(ledger: Ledger, *approvals: Approval, **view: Any) -> str:
-    state, selected = read_fleet(ledger, NOW), View(**view)
+def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), **view: Any) -> str:
+    state, selected, artefacts = read_fleet(ledger, NOW), View(**view), Artefacts.open()
+    visitor = Visitor(approvals=approvals, may_start=may_start.__contains__)
+    now = Situation(
+        state=state, visitor=visitor, refused=refused_runs(list(state.last_runs.values()), ledger, artefacts)
+    )
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
-    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, approvals, selected))
-    return fleet_page(state, records, approvals, LINKS, selected, reports)
+    reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, selected))
+    return fleet_page(replace(now, reports=reports), records, LINKS, selected)
 
 
 def test_an_empty_ledger_has_nothing_to_do(ledger: Ledger) -> None:
@@ -119,6 +135,34 @@ def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:
     assert text.count("<script") == 1
     assert f"<script>{frame_script()}</script>" in text
     assert text.count("&lt;script&gt;") >= 6
+
+
+def test_another_value_of_a_conflict_is_one_click_away_for_those_who_may(ledger: Ledger) -> None:
+    row = {"fleet": "f", "kind": "namespace", "name": "acme/orders", "run_id": "r", "rule": "time", "at": NOW}
+    insert(ledger, conflicts, {"id": "1f", "field": "ttl", "winner": "blue", "sides": {"blue": 5, "green": 9}, **row})
+    link = f'href="{escape(LINKS.prepared("settle", "1f=green"))}"'
+    allowed = page(ledger, may_start=["reconcile_policies"])
+    assert link in allowed
+    assert "value of blue" not in allowed
+    forbidden = page(ledger)
+    assert link not in forbidden
+    assert "value of green (not permitted)" in forbidden
+
+
+def test_a_question_is_named_to_those_who_may_not_answer_it(ledger: Ledger) -> None:
+    text = page(ledger, Approval(subject="Wave 3", link="/dags/x", waiting=timedelta(), allowed=False))
+    assert "Review and answer (not permitted)" in text
+    assert "/dags/x" not in text
+
+
+def test_a_refused_run_is_started_again_with_waivers_in_one_click(ledger: Ledger) -> None:
+    ledger.start_run(RUN, "migrate_namespaces", {"waivers": []})
+    Artefacts.open().write_json(RUN, "findings.json", [BLOCKER.to_json()])
+    link = escape(LINKS.prepared("waive", RUN))
+    assert link not in page(ledger, may_start=["migrate_namespaces"])
+    ledger.finish_run(RUN, "failed")
+    assert link in page(ledger, may_start=["migrate_namespaces"])
+    assert "Waive its blockers and start again (not permitted)" in page(ledger, may_start=["reconcile_policies"])
 
 
 def test_the_page_moves_by_itself_only_when_somebody_asks(ledger: Ledger) -> None:

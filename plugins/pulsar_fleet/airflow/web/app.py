@@ -1,14 +1,15 @@
 """The Fleet page, reports, evidence and the check of the audit chain, as routes of Airflow's server.
 
-Every route needs the permission to see plugins. They read the ledger and the artefact store, never a cluster.
+Every route needs the permission to see plugins. They read the ledger and the artefact store, never a cluster; only the
+form of a prepared run starts something, with the permission to start runs of its DAG.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 
-from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
@@ -16,17 +17,20 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
-from pulsar_fleet.airflow.web.approvals import waiting_approvals
-from pulsar_fleet.airflow.web.pages import base_path, pages, stored_report
-from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.airflow.web import start
+from pulsar_fleet.airflow.web.pages import pages, stored_report
+from pulsar_fleet.airflow.web.visitor import visitor_of
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import frame_script_source
 from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.migration import read_migration
 from pulsar_fleet.fleet.migration_page import MigrationView, migration_page
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
+from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.fleet.replicators import read_watched
 from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
@@ -51,6 +55,9 @@ app = FastAPI(
 )
 
 
+app.include_router(start.router)
+
+
 @app.middleware("http")
 async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> Response:
     """Only their own script runs in these pages, nothing is loaded from elsewhere, and no proxy keeps them."""
@@ -64,7 +71,8 @@ async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> R
 @app.exception_handler(FleetError)
 async def show_error(_: Request, error: Exception) -> HTMLResponse:
     """One sentence instead of a stack trace."""
-    return HTMLResponse(_text_page("Pulsar Fleet", str(error)), 404 if isinstance(error, NotFound) else 503)
+    state = 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidRequest) else 503
+    return HTMLResponse(_text_page("Pulsar Fleet", str(error)), state)
 
 
 @app.get("/")
@@ -72,13 +80,14 @@ def fleet(
     session: SessionDep, user: GetUserDep, name: str = "", phase: str = "", page: int = 1, live: bool = False
 ) -> HTMLResponse:
     """The Fleet page."""
-    links = pages()
-    approvals = waiting_approvals(session, get_auth_manager().get_authorized_dag_ids(user=user), base_path())
-    view, ledger = View(name=name, phase=phase, number=page, live=live), Ledger.open()
+    links, view = pages(), View(name=name, phase=phase, number=page, live=live)
+    ledger, artefacts = Ledger.open(), Artefacts.open()
     state = read_fleet(ledger)
+    refused = refused_runs(list(state.last_runs.values()), ledger, artefacts)
+    now = Situation(state=state, visitor=visitor_of(session, user), refused=refused)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
-    reports = Artefacts.open().runs_with(PAGE, linked_runs(state, approvals, view))
-    return HTMLResponse(fleet_page(state, records, approvals, links, view, reports))
+    reports = artefacts.runs_with(PAGE, linked_runs(now, links, view))
+    return HTMLResponse(fleet_page(replace(now, reports=reports), records, links, view))
 
 
 @app.get("/matrix")
@@ -101,10 +110,10 @@ def replicators(page: int = 1, live: bool = False) -> HTMLResponse:
 
 
 @app.get("/migration")
-def migration(run: str, page: int = 1, live: bool = False) -> HTMLResponse:
+def migration(session: SessionDep, user: GetUserDep, run: str, page: int = 1, live: bool = False) -> HTMLResponse:
     """A migration as it is recorded, while it runs and afterwards."""
-    records = read_migration(Run(run, Ledger.open(), Artefacts.open()))
-    return HTMLResponse(migration_page(records, pages(), MigrationView(number=page, live=live)))
+    records, view = read_migration(Run(run, Ledger.open(), Artefacts.open())), MigrationView(number=page, live=live)
+    return HTMLResponse(migration_page(records, pages(), view, visitor_of(session, user)))
 
 
 @app.get("/report")

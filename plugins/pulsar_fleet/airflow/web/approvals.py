@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-def waiting_approvals(session: Session, dag_ids: Collection[str], airflow: str) -> list[Approval]:
+def waiting_approvals(
+    session: Session, dag_ids: Collection[str], airflow: str, may_answer: Callable[[str], bool]
+) -> list[Approval]:
     """The unanswered questions of these DAGs, the oldest first.
 
     :param airflow: the path of Airflow itself.
+    :param may_answer: whether the visitor may answer questions of a DAG.
     """
     query = (
         sa.select(HITLDetail, TaskInstance)
@@ -35,6 +38,8 @@ def waiting_approvals(session: Session, dag_ids: Collection[str], airflow: str) 
             link=f"{airflow}/dags/{_part(task.dag_id)}/runs/{_part(task.run_id)}/tasks/{_part(task.task_id)}"
             f"{f'/mapped/{task.map_index}' if task.map_index >= 0 else ''}/required_actions",
             waiting=now - detail.created_at,
+            run_id=f"{task.dag_id}/{task.run_id}",
+            allowed=may_answer(task.dag_id),
         )
         for detail, task in session.execute(query)
     ]

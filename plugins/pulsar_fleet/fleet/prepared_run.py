@@ -1,0 +1,190 @@
+"""Runs that the pages prepare: a DAG and its settings, made from the records, for a person who starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import MIGRATIONS, Ledger
+from pulsar_fleet.ledger.rows import RecordedRun
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.tables import conflicts
+from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
+from pulsar_fleet.preflight.findings import Finding, blockers
+from pulsar_fleet.preflight.waivers import NOT_WAIVABLE, parse_waivers
+
+RECONCILE = "reconcile_policies"
+ABORT = "abort_migration"
+FINDINGS = "findings.json"
+_FAILED = "failed"
+_COMMAND_LINE = "cli/"
+
+
+class Errand(StrEnum):
+    """What a prepared run is for."""
+
+    SETTLE = "settle"
+    """Write another value of a conflict; about `id=cluster`."""
+    REPAIR = "repair"
+    """Write what differs; about a run of a reconciliation, or the last one."""
+    WAIVE = "waive"
+    """Start a refused run again with waivers of its blockers; about that run."""
+    ABORT = "abort"
+    """Abort a migration before its point of no return; about its run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A run that only has to be started.
+
+    :param consequence: what it does, in a sentence.
+    :param first: the settings that the person looks at first; the others are as the earlier run had them.
+    """
+
+    dag_id: str
+    title: str
+    consequence: str
+    conf: JsonObject
+    first: tuple[str, ...]
+
+
+def dag_of(errand: Errand, subject: str) -> str:
+    """The DAG that does it.
+
+    :param subject: of `WAIVE` the id of a run, which begins with its DAG.
+    """
+    if errand is Errand.WAIVE:
+        return subject.partition("/")[0]
+    return ABORT if errand is Errand.ABORT else RECONCILE
+
+
+def prepare(errand: Errand, subject: str, ledger: Ledger, artefacts: Artefacts, who: str) -> PreparedRun:
+    """The run that does the errand, from what is recorded now.
+
+    :param who: the person who will start it.
+    :raises NotFound, InvalidRequest: nothing of that name is recorded, or nothing is to be done about it.
+    """
+    if errand is Errand.SETTLE:
+        return _settle(ledger, *_split(subject))
+    if errand is Errand.REPAIR:
+        return _repair(ledger, subject)
+    if errand is Errand.WAIVE:
+        return _waive(Run(subject, ledger, artefacts), who)
+    return _abort(Run(subject, ledger, artefacts))
+
+
+def waivable_blockers(run: RecordedRun, stored: Run) -> tuple[Finding, ...]:
+    """The blockers that refused a run, if each can be waived; none if one cannot, or the run has taken any."""
+    documents = stored.stored(FINDINGS)
+    if run.state != _FAILED or "waivers" not in run.conf or not isinstance(documents, list):
+        return ()
+    waivers = parse_waivers(run.conf["waivers"] or ())
+    found = blockers([Finding.from_json(document) for document in documents])
+    rest = tuple(finding for finding in found if not any(waiver.covers(finding) for waiver in waivers))
+    never = never_waived({"blue": "", "green": ""}) if run.procedure in MIGRATIONS else NOT_WAIVABLE
+    return () if any(finding.id in never for finding in rest) else rest
+
+
+def refused_runs(candidates: Sequence[RecordedRun], ledger: Ledger, artefacts: Artefacts) -> frozenset[str]:
+    """Those of the runs that waivers would let pass; a document is read for each failed run of Airflow."""
+    refused = set()
+    for run in candidates:
+        if run.state != _FAILED or run.run_id.startswith(_COMMAND_LINE):
+            continue
+        try:
+            if waivable_blockers(run, Run(run.run_id, ledger, artefacts)):
+                refused.add(run.run_id)
+        except FleetError:
+            # Waivers that nobody can read are what refused the run.
+            continue
+    return frozenset(refused)
+
+
+def _settle(ledger: Ledger, conflict_id: str, cluster: str) -> PreparedRun:
+    query = sa.select(conflicts).where(conflicts.c.id == conflict_id, conflicts.c.resolved_at.is_(None))
+    with ledger.engine.connect() as connection:
+        row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"No conflict {conflict_id!r} waits for a decision.")
+    if cluster not in row["sides"]:
+        raise InvalidRequest(f"{cluster!r} does not take part in the conflict {conflict_id}.")
+    recorded = ledger.run(row["run_id"])
+    return PreparedRun(
+        dag_id=RECONCILE,
+        title=f"Settle a conflict with the value of {cluster}",
+        consequence=f"Writes the value of {cluster} for {row['field']} of the {row['kind']} {row['name']} to every "
+        "cluster, and repairs what else differs in the selection.",
+        conf={**_clusters_of(recorded), "mode": "repair", "choose": [f"{conflict_id}={cluster}"]},
+        first=("clusters", "selection", "mode", "choose"),
+    )
+
+
+def _repair(ledger: Ledger, run_id: str) -> PreparedRun:
+    recorded = ledger.run(run_id) if run_id else None
+    earlier: JsonObject = recorded.conf if recorded else {}
+    kept: dict[str, Json] = {key: earlier[key] for key in ("selection", "authority") if key in earlier}
+    return PreparedRun(
+        dag_id=RECONCILE,
+        title="Repair what differs",
+        consequence="Writes only the fields that differ, and reads them back. What can lose messages is not written "
+        "without its id under allowed changes.",
+        conf={**_clusters_of(recorded), **kept, "mode": "repair"},
+        first=("clusters", "selection", "authority", "mode"),
+    )
+
+
+def _clusters_of(recorded: RecordedRun | None) -> dict[str, Json]:
+    """The connections of the run; a run of the command line names addresses, which Airflow does not have."""
+    if recorded is None or recorded.run_id.startswith(_COMMAND_LINE):
+        return {}
+    clusters = recorded.conf.get("clusters")
+    return {"clusters": clusters} if clusters else {}
+
+
+def _waive(run: Run, who: str) -> PreparedRun:
+    recorded = _recorded(run)
+    rest = waivable_blockers(recorded, run)
+    if not rest:
+        raise InvalidRequest(f"No blocker of {run.id!r} can be waived.")
+    added = [{"id": finding.id, "resource": finding.resource, "who": who, "why": ""} for finding in rest]
+    return PreparedRun(
+        dag_id=recorded.procedure,
+        title=f"Start {recorded.procedure} again with waivers",
+        consequence="Each waiver accepts the risk of a blocker in your name: write under 'why' why that is right. "
+        "Remove those that you do not accept. The report of the refused run says what each blocker leads to.",
+        conf={**recorded.conf, "waivers": [*(recorded.conf["waivers"] or ()), *added]},
+        first=("waivers",),
+    )
+
+
+def _abort(run: Run) -> PreparedRun:
+    if _recorded(run).procedure not in MIGRATIONS:
+        raise InvalidRequest(f"{run.id!r} is not a migration.")
+    return PreparedRun(
+        dag_id=ABORT,
+        title="Abort a migration",
+        consequence="Undoes what the run changed: flags, replication, overrides, and what it created on the new "
+        "cluster and nobody uses. It is refused once a topic is terminated. Mark the run as failed first.",
+        conf={"run": run.id},
+        first=("run",),
+    )
+
+
+def _recorded(run: Run) -> RecordedRun:
+    recorded = run.ledger.run(run.id)
+    if recorded is None:
+        raise NotFound(f"The ledger has no run {run.id!r}.")
+    return recorded
+
+
+def _split(subject: str) -> tuple[str, str]:
+    conflict_id, equals, cluster = subject.partition("=")
+    if not equals:
+        raise InvalidRequest(f"{subject!r} names no cluster: write ID=CLUSTER.")
+    return conflict_id, cluster
