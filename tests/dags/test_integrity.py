@@ -30,6 +30,7 @@ POLICY = {
 """Of every task: what can pass without an operator is retried, no step is cut off, the report gets the reason."""
 ONE_RUN, MANY_RUNS = {**POLICY, "runs": 1}, {**POLICY, "runs": 16}
 POLICIES = {
+    "abort_migration": ONE_RUN,
     "fail_back_namespaces": ONE_RUN,
     "fail_over_applications": MANY_RUNS,
     "forward_acknowledgments": ONE_RUN,

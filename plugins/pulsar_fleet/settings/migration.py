@@ -182,3 +182,26 @@ FAILBACK_SETTINGS = {
     **DRAIN,
     "dry_run": setting(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
 }
+
+ABORT_SETTINGS = {
+    "run": setting(
+        "migrate_namespaces/RUN",
+        is_example=True,
+        type="string",
+        pattern=r"^[^/]+/.+$",
+        title="Run",
+        description="The run to undo, as the Fleet page and the reports name it: DAG/run id. It must have ended.",
+    ),
+    "blue": setting(
+        None,
+        type=["null", "string"],
+        title="Blue",
+        description="Connection of the old cluster. Empty: the one of that run.",
+    ),
+    "green": setting(
+        None,
+        type=["null", "string"],
+        title="Green",
+        description="Connection of the new cluster. Empty: the one of that run.",
+    ),
+}
