@@ -29,6 +29,7 @@ from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.cluster_notes import NoteKind, read_notes, write_note
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import observations, phases, runs, verdicts
 from pulsar_fleet.report.page import PAGE
@@ -123,7 +124,11 @@ def floor(ledger: Ledger) -> None:
 def fleet(ledger: Ledger, artefacts: Artefacts, number: int) -> str:
     """As the route makes it."""
     view, state = View(number=number), read_fleet(ledger)
-    now = Situation(state=state, refused=refused_runs(list(state.last_runs.values()), ledger, artefacts))
+    now = Situation(
+        state=state,
+        notes=read_notes(artefacts),
+        refused=refused_runs(list(state.last_runs.values()), ledger, artefacts),
+    )
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, view))
     return fleet_page(replace(now, reports=reports), records, LINKS, view)
@@ -131,9 +136,19 @@ def fleet(ledger: Ledger, artefacts: Artefacts, number: int) -> str:
 
 def test_the_fleet_page_is_small_and_near_the_floor(ledger: Ledger, tmp_path: Path) -> None:
     artefacts = Artefacts.open(str(tmp_path))
+    for number in range(CLUSTERS):
+        note_figures(artefacts, f"cluster-{number:02}")
     text = fleet(ledger, artefacts, 50)
     assert f"{CLUSTERS} clusters, {NAMESPACES:,} namespaces" in text
     compare("Fleet page", len(text.encode()), lambda: fleet(ledger, artefacts, 50), lambda: floor(ledger))
+
+
+def note_figures(artefacts: Artefacts, cluster: str) -> None:
+    read = {"versions": ["4.2.4"], "brokers": 12, "complete": True}
+    write_note(artefacts, cluster, NoteKind.SNAPSHOT, "onboard_cluster/1", read)
+    write_note(artefacts, cluster, NoteKind.DRIFT, "reconcile_policies/1", {"changes": 3, "fields": 3})
+    proof = {"equal": 10, "namespaces": 10, "messages": 1, "with": "cluster-00"}
+    write_note(artefacts, cluster, NoteKind.PROOF, "verify_clusters/1", proof)
 
 
 def test_the_matrix_is_small_and_near_the_floor(ledger: Ledger) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.prepared_run import Errand, dag_of
 from pulsar_fleet.fleet.records import FleetState
+from pulsar_fleet.ledger.cluster_notes import Notes
 from pulsar_fleet.ledger.rows import PROVEN, RecordedRun, utc
 
 _LISTED = 5
@@ -89,9 +90,11 @@ class Situation:
 
     :param refused: failed runs that ended with blockers of which each can be waived.
     :param reports: runs that stored a report.
+    :param notes: the newest figures of each cluster.
     """
 
     state: FleetState
+    notes: Notes = field(default_factory=dict)
     visitor: Visitor = NOBODY
     refused: Collection[str] = ()
     reports: Collection[str] = ()

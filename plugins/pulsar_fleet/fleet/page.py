@@ -10,9 +10,10 @@ from typing import Any
 
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.fleet.actions import Situation, Step, actions_of, reports_of, shown_steps
+from pulsar_fleet.fleet.cluster_rows import COLUMNS, cluster_rows
 from pulsar_fleet.fleet.layout import FLEET, Frame, Links, Part, age, part_of, render
 from pulsar_fleet.fleet.prepared_run import Errand
-from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
+from pulsar_fleet.fleet.records import NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.fleet.states import PHASES, RUN_STATES, VERDICTS
 from pulsar_fleet.ledger.ledger import MIGRATIONS
 from pulsar_fleet.ledger.rows import RecordedRun, utc
@@ -49,13 +50,15 @@ def fleet_page(now: Situation, records: Mapping[str, NamespaceRecords], links: L
     actions, shown = actions_of(now, links), view.select(state.namespaces)
     query: dict[str, str | int] = {"name": view.name, "phase": view.phase, "page": view.number}
     frame = Frame(here=FLEET, links=links, read_at=state.read_at, query=query, live=view.live)
+    clusters = cluster_rows(now, links)
     return render(
         "fleet.html",
         frame,
-        f"{counted(len(state.clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
+        f"{counted(len(clusters), 'cluster')}, {counted(len(state.namespaces), 'namespace')}.",
         headline=f"Now: {counted(len(actions), 'thing')} to do" if actions else "Now: nothing to do",
         actions=[(row.text, shown_steps(row.steps, links, now.visitor, reports)) for row in actions],
-        clusters=[_cluster(row, state.read_at) for row in state.clusters],
+        clusters=clusters,
+        columns=COLUMNS,
         namespaces=[_namespace(row, records[row.namespace], state.read_at, links, reports) for row in shown.rows],
         shown=f"{len(shown.rows):,} of {counted(shown.matching, 'namespace')}",
         pages=list(shown.numbers(frame)),
@@ -76,16 +79,6 @@ def linked_runs(now: Situation, links: Links, view: View) -> frozenset[str]:
         *(row.verdict_run for row in rows),
     )
     return frozenset(run for run in runs if run)
-
-
-def _cluster(row: ClusterState, now: datetime) -> dict[str, str]:
-    outage = f"✗ unreachable since {age(row.outage_since, now)}" if row.outage_since else ""
-    return {
-        "name": row.name,
-        "state": outage or "✓ answered the last scan",
-        "css": "bad" if outage else "good",
-        "scanned": f"{age(row.scanned_at, now)} ago" if row.scanned_at else "never",
-    }
 
 
 def _namespace(

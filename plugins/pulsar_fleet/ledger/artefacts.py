@@ -22,6 +22,8 @@ from pulsar_fleet.cluster.json import Json
 
 LEDGER_VARIABLE = "PULSAR_FLEET_LEDGER"
 ARTEFACTS_VARIABLE = "PULSAR_FLEET_ARTEFACTS"
+OWN_FOLDER = "."
+"""The run whose folder is the store's own, for a folder that a person names."""
 _MOST_CALLS = 16
 _SPACE = (errno.ENOSPC, errno.EDQUOT)
 

@@ -14,7 +14,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted, listed
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import OWN_FOLDER, Artefacts, Reference
+from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.onboarding.measurements import measure
@@ -72,6 +73,7 @@ async def take_snapshot(
             stored = StoredSnapshot.open(artefacts, reference)
             snapshot, scalable = stored.load_without_namespaces(), stored.scalable_topics()
             measured = await measure(admin, snapshot, rights)
+    _note_snapshot(artefacts, run_id, head.cluster, writer)
     return TakenSnapshot(
         reference=reference,
         measured=artefacts.write_json(run_id, f"measured-{name}.json", measured.to_json()),
@@ -84,6 +86,14 @@ async def take_snapshot(
         unread=unread_text(head.cluster, snapshot.unreadable) if snapshot.unreadable else "",
         not_copied=f"{counted(len(scalable), 'scalable topic')}: {listed(scalable)}" if scalable else "",
     )
+
+
+def _note_snapshot(artefacts: Artefacts, run_id: str, cluster: str, writer: SnapshotWriter) -> None:
+    if run_id == OWN_FOLDER:
+        # `--out` names a folder that is no store of a fleet.
+        return
+    figures = {"versions": writer.versions, "brokers": len(writer.brokers), "complete": writer.complete}
+    write_note(artefacts, cluster, NoteKind.SNAPSHOT, run_id, figures)
 
 
 async def probe_target_schemas(

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Reference, read_job_result
+from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side, digest_key
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
@@ -117,6 +118,13 @@ async def conclude(
     return verification
 
 
+def _note_proof(run: Run, verification: Verification) -> None:
+    equal = sum(namespace.verdict is Verdict.EQUAL for namespace in verification.namespaces)
+    figures = {"equal": equal, "namespaces": len(verification.namespaces), "messages": verification.proven}
+    for cluster, other in ((verification.source, verification.target), (verification.target, verification.source)):
+        write_note(run.artefacts, cluster, NoteKind.PROOF, run.id, {**figures, "with": other})
+
+
 def record(run: Run, verification: Verification, folder: str = FOLDER) -> Reference:
     """Record the verdicts: a document and tables as artefacts, a row for each namespace in the ledger.
 
@@ -125,6 +133,7 @@ def record(run: Run, verification: Verification, folder: str = FOLDER) -> Refere
     document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", verification.to_bytes())
     for name, content in verdict_tables(verification).items():
         run.artefacts.write(run.id, f"{folder}/{name}", content)
+    _note_proof(run, verification)
     for namespace in verification.namespaces:
         run.ledger.record_verdict(
             run.id,

@@ -18,6 +18,7 @@ from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
 from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.cluster_notes import NoteKind, read_notes, write_note
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, verdicts
 from pulsar_fleet.preflight.findings import Finding, Severity
@@ -51,7 +52,10 @@ def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), 
     state, selected, artefacts = read_fleet(ledger, NOW), View(**view), Artefacts.open()
     visitor = Visitor(approvals=approvals, may_start=may_start.__contains__)
     now = Situation(
-        state=state, visitor=visitor, refused=refused_runs(list(state.last_runs.values()), ledger, artefacts)
+        state=state,
+        notes=read_notes(artefacts),
+        visitor=visitor,
+        refused=refused_runs(list(state.last_runs.values()), ledger, artefacts),
     )
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, selected))
@@ -135,6 +139,25 @@ def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:
     assert text.count("<script") == 1
     assert f"<script>{frame_script()}</script>" in text
     assert text.count("&lt;script&gt;") >= 6
+
+
+def test_a_cluster_has_figures_of_whatever_read_it_with_their_age(ledger: Ledger) -> None:
+    store, run = Artefacts.open(), "reconcile_policies/1"
+    read = {"versions": ["4.2.4", "4.2.5"], "brokers": 3, "complete": True}
+    write_note(store, "eu-green", NoteKind.SNAPSHOT, "onboard_cluster/1", read)
+    write_note(store, "eu-green", NoteKind.DRIFT, run, {"changes": 3, "fields": 5})
+    proof = {"equal": 8, "namespaces": 8, "messages": 7, "with": "eu-blue"}
+    write_note(store, "eu-green", NoteKind.PROOF, "verify_clusters/1", proof)
+    write_note(store, "us/1", NoteKind.DRIFT, run, {"unreachable": "last seen 13:40"})
+    text = page(ledger, may_start=["reconcile_policies"])
+    row = text.partition('<th scope="row">eu-green</th>')[2].partition("</tr>")[0]
+    for words in ("4.2.4, 4.2.5, 3 brokers", "≠ 3 changes to write", "✓ 8 of 8 namespaces equal with eu-blue", " ago"):
+        assert words in row
+    assert escape(LINKS.prepared("repair", run)) in row
+    row = text.partition('<th scope="row">us/1</th>')[2].partition("</tr>")[0]
+    assert "✗ did not answer the last reconciliation, last seen 13:40" in row
+    write_note(store, "eu-green", NoteKind.DRIFT, run, {"changes": 0, "fields": 0})
+    assert "✓ none" in page(ledger)
 
 
 def test_another_value_of_a_conflict_is_one_click_away_for_those_who_may(ledger: Ledger) -> None:

@@ -36,6 +36,7 @@ from pulsar_fleet.fleet.replicators import read_watched
 from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import check_chain
+from pulsar_fleet.ledger.cluster_notes import read_notes
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import PAGE
@@ -84,7 +85,7 @@ def fleet(
     ledger, artefacts = Ledger.open(), Artefacts.open()
     state = read_fleet(ledger)
     refused = refused_runs(list(state.last_runs.values()), ledger, artefacts)
-    now = Situation(state=state, visitor=visitor_of(session, user), refused=refused)
+    now = Situation(state=state, notes=read_notes(artefacts), visitor=visitor_of(session, user), refused=refused)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, links, view))
     return HTMLResponse(fleet_page(replace(now, reports=reports), records, links, view))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import Fleet, open_fleet
@@ -68,6 +69,8 @@ async def find_drift(
         drift=_store_drift(run, comparison),
     )
     log.info("%s It took %s s.", summary.headline, summary.seconds)
+    if request.mode is not Mode.DRY_RUN:
+        _note_drift(run, summary, summary.plans)
     return summary
 
 
@@ -97,7 +100,18 @@ async def repair(
     repaired = repaired_summary(applied, unreached, calls, after)
     changes = [result.to_json() for result in applied]
     run.artefacts.write_json(run.id, "repaired.json", {**repaired.to_json(), "changes": changes})
+    if after:
+        _note_drift(run, after, {})
     return repaired
+
+
+def _note_drift(run: Run, summary: DriftSummary, plans: Mapping[str, RepairPlan]) -> None:
+    """Note for the Fleet page what differs; after a repair nothing is planned."""
+    for cluster in summary.clusters:
+        changes = plans[cluster].changes if cluster in plans else 0
+        write_note(run.artefacts, cluster, NoteKind.DRIFT, run.id, {"changes": changes, "fields": summary.fields})
+    for cluster, scan in summary.behind.items():
+        write_note(run.artefacts, cluster, NoteKind.DRIFT, run.id, {"unreachable": f"last seen {scan.since}"})
 
 
 async def _state_after(fleet: Fleet, size: int, request: Request, run: Run, redactor: Redactor) -> DriftSummary | None:

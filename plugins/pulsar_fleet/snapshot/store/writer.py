@@ -64,6 +64,11 @@ class SnapshotWriter:
         return {table: file.rows for table, file in self._tables.items()}
 
     @property
+    def brokers(self) -> list[JsonObject]:
+        """Address and version of each broker so far."""
+        return list(self._brokers)
+
+    @property
     def versions(self) -> list[str]:
         """The versions of the brokers, sorted."""
         return sorted({str(broker["version"]) for broker in self._brokers})
