@@ -156,8 +156,8 @@ docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogue
 	@$(BIN)/python -W ignore -m docs.tools.provider_page
 
 .PHONY: pictures
-pictures: setup ## Take the pictures of pages in docs/images from a running Airflow; needs Chromium
-	@PULSAR_FLEET_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_fleet.py
+pictures: setup ## Take the pictures of pages in docs/images from a running Airflow with two clusters; needs Chromium
+	@PULSAR_FLEET_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_fleet.py tests/browser/test_journey.py
 
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml
