@@ -92,7 +92,10 @@ def _of_other_packages() -> dict[str, EntryPoint]:
 
 def _command(name: str, loaded: object) -> Command:
     """The click command of a function or a group, in the panel of the help that it belongs to."""
+    from pulsar_fleet.cli.options import add_output_option
+
     command = _click(name, loaded)
+    add_output_option(command)
     # The attribute by which typer's help puts a command into a panel.
     command.rich_help_panel = _PANELS.get(name, _OF_OTHER_PACKAGES)  # type: ignore[attr-defined]
     return command

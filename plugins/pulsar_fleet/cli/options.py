@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.json import Json
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context, Parameter
 
 SOURCE_HELP = "The cluster to copy: admin URL or Airflow connection id."
 TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
@@ -36,7 +40,10 @@ Allow = Annotated[
 ]
 Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed; change nothing.")]
+_OUTPUT = "pulsar_fleet.output"
+"""Where the context of a command keeps the value of --output."""
 
 
 def waiver_documents(texts: Sequence[str] | None) -> list[Json]:
@@ -50,3 +57,52 @@ def json_document(text: str) -> Json:
         return json.loads(text)
     except ValueError as error:
         raise UsageError(f"{text!r} is not valid JSON: {error}.") from error
+
+
+def add_output_option(command: Command) -> None:
+    """Give each command below, that has --json, the option --output too."""
+    for child in getattr(command, "commands", {}).values():
+        add_output_option(child)
+    for parameter in command.params:
+        if parameter.name == "as_json":
+            parameter.callback = _with_output
+            command.params.append(_output_option())
+            return
+
+
+class Output(StrEnum):
+    """How a command writes its result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def _output_option() -> Parameter:
+    """As typer makes it of a function."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(_declare_output)
+    return next(parameter for parameter in typer.main.get_command(alone).params if parameter.name == "output")
+
+
+def _keep_output(context: typer.Context, value: Output) -> Output:
+    context.meta[_OUTPUT] = value
+    return value
+
+
+def _declare_output(
+    output: Annotated[
+        Output,
+        typer.Option(
+            # Before --json, whose value it replaces.
+            is_eager=True,
+            expose_value=False,
+            callback=_keep_output,
+            help="A text for people, or one JSON document on stdout, which has the next commands under `next`.",
+        ),
+    ] = Output.TABLE,
+) -> None:
+    """Never called."""
+
+
+def _with_output(context: Context, _: Parameter, value: bool) -> bool:
+    return value or context.meta.get(_OUTPUT) is Output.JSON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ from pulsar_fleet.report.progress import progress_lines
 
 _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", "  -": "red", "  ~": "cyan"}
 _NOTE_SECONDS = 30.0
+_COMMAND = re.compile(r"`(pulsar-fleet [^`]+)`|:\s+(pulsar-fleet .+)$", re.MULTILINE)
+"""A command that a text for people names: in backticks, or to the end of the line."""
 
 
 class ExitState(IntEnum):
@@ -65,6 +68,7 @@ class Terminal:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self._next: dict[str, None] = {}
         # The Pulsar client writes its log to file descriptor 1, where a program reads the result.
         self._stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
         os.dup2(2, 1)
@@ -74,17 +78,20 @@ class Terminal:
         logging.getLogger("pulsar_fleet").addHandler(logging.NullHandler())
 
     def say(self, text: str) -> None:
-        """Print a part of the result for people; nothing with `as_json`."""
+        """Print a part of the result for people; with `as_json` only the commands that it names are kept."""
+        self._collect(text)
         if not self.as_json:
             with self._writing():
                 _print(self._result, text)
 
     def show(self, text: str) -> None:
         """Print what an operator must read before a question; with `as_json` on stderr."""
+        self._collect(text)
         _print(self._notes if self.as_json else self._result, text)
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """Print a note on stderr."""
+        self._collect(text)
         self._notes.print(text, style=style, markup=False, soft_wrap=True)
 
     @contextmanager
@@ -128,10 +135,12 @@ class Terminal:
             return False
 
     def finish(self, document: JsonObject, state: ExitState) -> NoReturn:
-        """Print the result and exit."""
+        """Print the result and exit; its JSON has under `next` the commands that the text for people names."""
         with self._writing():
             if self.as_json:
-                text = json.dumps({"state": state.name.lower(), **document}, indent=1, ensure_ascii=False)
+                text = json.dumps(
+                    {"state": state.name.lower(), **document, "next": list(self._next)}, indent=1, ensure_ascii=False
+                )
                 self._stdout.write(f"{text}\n")
             self._stdout.flush()
         raise typer.Exit(state)
@@ -150,6 +159,10 @@ class Terminal:
             self._fail(f"{place} cannot be used: {error.strerror or error}.", ExitState.ERROR)
         except KeyboardInterrupt:
             self._fail("Interrupted.", ExitState.INTERRUPTED)
+
+    def _collect(self, text: str) -> None:
+        for quoted, last in _COMMAND.findall(text):
+            self._next[(quoted or last).rstrip(". ")] = None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,0 +1,73 @@
+"""Every command writes a text or one JSON document, and its JSON names the commands that the text names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cli import MODULES, all_commands
+
+
+def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield " ".join(path), command
+        return
+    for name, child in children.items():
+        yield from leaves(child, *path, name)
+
+
+COMMANDS = {path: leaf for name in MODULES for path, leaf in leaves(all_commands()[name], name)}
+
+
+def options(path: str) -> set[str]:
+    return {name for parameter in COMMANDS[path].params for name in parameter.opts}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_has_both_outputs(path: str) -> None:
+    assert {"--output", "--json"} <= options(path)
+
+
+@pytest.mark.parametrize("words", [["--output", "json"], ["--json"], ["--output", "table"], []])
+def test_the_output_is_what_was_asked_for(words: list[str], records: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pulsar_fleet.cli", "runs", *words], capture_output=True, text=True, check=True
+    )
+    if "json" in " ".join(words):
+        assert json.loads(done.stdout) == {"state": "done", "runs": [], "next": []}
+    else:
+        assert "{" not in done.stdout
+
+
+def test_another_output_is_refused(records: Path) -> None:
+    words = [sys.executable, "-m", "pulsar_fleet.cli", "runs", "--output", "yaml"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "table" in done.stderr) == (2, True)
+
+
+NEXT = """
+from pulsar_fleet.cli.terminal import ExitState, Terminal
+
+terminal = Terminal(as_json=True)
+terminal.say("3 changes.\\n\\nApply it with: pulsar-fleet apply plan.json")
+terminal.note("Continue it by `pulsar-fleet migrate --resume 'cli/migrate 1'`, or abort it.")
+terminal.say("Apply it with: pulsar-fleet apply plan.json")
+terminal.finish({"run": "x"}, ExitState.DIFFERENT)
+"""
+
+
+def test_the_next_commands_are_those_of_the_text() -> None:
+    # The terminal takes the file descriptors of its process.
+    done = subprocess.run([sys.executable, "-c", NEXT], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout) == {
+        "state": "different",
+        "run": "x",
+        "next": ["pulsar-fleet apply plan.json", "pulsar-fleet migrate --resume 'cli/migrate 1'"],
+    }
