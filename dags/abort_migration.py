@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
@@ -24,6 +25,7 @@ from pulsar_fleet.settings.migration import ABORT_SETTINGS
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
+    **run_alerts("abort_migration"),
 )
 def abort_migration():
     overrides.abort_run()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -46,6 +47,7 @@ WAIT = {
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
+    **run_alerts("fail_back_namespaces"),
 )
 def fail_back_namespaces():
     request = failback.read_request()

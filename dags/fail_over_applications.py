@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -31,6 +32,7 @@ from pulsar_fleet.settings.failover import SETTINGS
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "replication"],
+    **run_alerts("fail_over_applications"),
 )
 def fail_over_applications():
     announced = failover.forecast()

@@ -17,6 +17,7 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -33,6 +34,7 @@ from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],
+    **run_alerts("forward_acknowledgments"),
 )
 def forward_acknowledgments():
     forwarded = ForwardAcknowledgmentsOperator(task_id="forward_acknowledgments")

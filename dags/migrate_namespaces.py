@@ -22,6 +22,7 @@ from pathlib import Path
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import WaveApprovalOperator
 from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
@@ -51,6 +52,7 @@ WAIT = {
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
+    **run_alerts("migrate_namespaces"),
 )
 def migrate_namespaces():
     checked = migration.check_gates(request=migration.read_request())

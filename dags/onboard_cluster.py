@@ -18,6 +18,7 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.snapshot_equality import VerifySnapshotOperator
@@ -33,6 +34,7 @@ from pulsar_fleet.settings.onboard import SETTINGS
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "onboarding"],
+    **run_alerts("onboard_cluster"),
 )
 def onboard_cluster():
     request = onboard.read_request()

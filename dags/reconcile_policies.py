@@ -20,6 +20,7 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.drift import FindDriftOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -36,6 +37,7 @@ from pulsar_fleet.settings.reconciliation import RECONCILE
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],
+    **run_alerts("reconcile_policies"),
 )
 def reconcile_policies():
     drift = FindDriftOperator(

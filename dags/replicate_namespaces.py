@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -32,6 +33,7 @@ from pulsar_fleet.settings.replication import SETTINGS
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "replication"],
+    **run_alerts("replicate_namespaces"),
 )
 def replicate_namespaces():
     planned = replication.plan_changes()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -36,6 +37,7 @@ from pulsar_fleet.settings.read_only import SERVE_READ_ONLY
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],
+    **run_alerts("serve_read_only"),
 )
 def serve_read_only():
     planned = read_only.plan_changes()

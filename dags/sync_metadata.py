@@ -17,6 +17,7 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import metadata
@@ -32,6 +33,7 @@ from pulsar_fleet.settings.metadata import SYNC_METADATA
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],
+    **run_alerts("sync_metadata"),
 )
 def sync_metadata():
     metadata.read_request() >> metadata.sync_changes() >> metadata.write_report()

@@ -22,6 +22,7 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag, task_group
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -37,6 +38,7 @@ JOBS = Path(__file__).parents[1] / "spark_jobs"
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "verification"],
+    **run_alerts("verify_clusters"),
 )
 def verify_clusters():
     batches = verification.read_request()

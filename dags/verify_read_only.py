@@ -15,6 +15,7 @@ from pathlib import Path
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -30,6 +31,7 @@ JOBS = Path(__file__).parents[1] / "spark_jobs"
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only", "verification"],
+    **run_alerts("verify_read_only"),
 )
 def verify_read_only():
     frozen = read_only_proofs.freeze_bounds()

@@ -17,6 +17,7 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 import pendulum
 from airflow.sdk import dag, task_group
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
@@ -33,6 +34,7 @@ from pulsar_fleet.settings.replication_proofs import VERIFY
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "verification", "replication"],
+    **run_alerts("verify_replication"),
 )
 def verify_replication():
     batches = replication_proofs.find_links()

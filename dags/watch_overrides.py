@@ -14,6 +14,7 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
@@ -29,6 +30,7 @@ from pulsar_fleet.settings.overrides import WATCH
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
+    **run_alerts("watch_overrides"),
 )
 def watch_overrides():
     overrides.restore_dead_runs()

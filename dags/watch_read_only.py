@@ -13,6 +13,7 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_watch
@@ -28,6 +29,7 @@ from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "read-only"],
+    **run_alerts("watch_read_only"),
 )
 def watch_read_only():
     read_only_watch.check_read_only()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import replication_watch
@@ -30,6 +31,7 @@ from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "replication"],
+    **run_alerts("watch_replication"),
 )
 def watch_replication():
     examination = replication_watch.examine_replicators()

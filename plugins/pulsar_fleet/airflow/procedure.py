@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import DAG, chain, dag, get_current_context
 
+from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
@@ -39,6 +40,7 @@ def procedure_dag(procedure: Procedure, *, doc_md: str = "", tags: Collection[st
         default_args=DEFAULT_ARGS,
         doc_md=doc_md or procedure.summary,
         tags=tags,
+        **run_alerts(procedure.name),
     )
     def build() -> None:
         planned = _check(procedure)

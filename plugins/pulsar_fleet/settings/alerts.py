@@ -1,0 +1,60 @@
+"""Whom a failed or a late run of a DAG is told to, from an environment variable: the DAG files read nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.text import did_you_mean
+
+VARIABLE = "PULSAR_FLEET_ALERTS"
+_EXAMPLE = (
+    '{"callback": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "arguments": {"to": "…"}, '
+    '"deadlines": {"migrate_namespaces": 600}}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerts:
+    """What happens when a run fails or is late.
+
+    :param callback: path of a notifier's class or of a function, such as `company.alerts.Pager`; empty: nothing.
+    :param arguments: of the notifier, or named ones of the function beside Airflow's context.
+    :param deadlines: DAG → minutes from the moment when a run is queued to the one at which it should have ended.
+    """
+
+    callback: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] = os.environ) -> Alerts:
+        """The value of the variable; `InvalidRequest` for one that cannot be used."""
+        text = environment.get(VARIABLE)
+        if not text:
+            return cls()
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise InvalidRequest(f"{VARIABLE} is not valid JSON: {error}.") from error
+        if not isinstance(given, dict):
+            raise InvalidRequest(f"{VARIABLE} is not a JSON object: write it as {_EXAMPLE}.")
+        for key in sorted({*given} - {*cls.__dataclass_fields__}):
+            hint = did_you_mean(key, sorted(cls.__dataclass_fields__), f"write it as {_EXAMPLE}.")
+            raise InvalidRequest(f"Unknown key {key!r} in {VARIABLE}; {hint}")
+        alerts = cls(**given)
+        alerts._require_valid()
+        return alerts
+
+    def _require_valid(self) -> None:
+        if not isinstance(self.callback, str) or not self.callback.rpartition(".")[0]:
+            raise InvalidRequest(f"{VARIABLE} names no callback by its path: write it as {_EXAMPLE}.")
+        if not isinstance(self.arguments, dict) or not isinstance(self.deadlines, dict):
+            raise InvalidRequest(f"The arguments and the deadlines of {VARIABLE} are objects: write it as {_EXAMPLE}.")
+        for dag_id, minutes in self.deadlines.items():
+            if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes <= 0:
+                raise InvalidRequest(f"The deadline of {dag_id} in {VARIABLE} is {minutes!r}: write minutes, as 600.")
