@@ -55,8 +55,8 @@ class ExecutionResult:
     message: str = ""
 
 
-def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> NoReturn:
-    """Show the plan, ask, apply, and exit; changes that are already in place are skipped.
+def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool, dry_run: bool = False) -> NoReturn:
+    """Show the plan, ask, apply, and exit; changes that are already in place are skipped. A dry run only shows it.
 
     :raises PreconditionFailed: the operator rejected the plan, or no change of it is allowed; nothing was sent.
     """
@@ -67,7 +67,11 @@ def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> 
         terminal.finish(
             _document(execution, ExecutionResult(counts={}, problems=(), state=ExitState.DONE)), ExitState.DONE
         )
-    (terminal.show if ask else terminal.say)(plan_text(execution.plan))
+    (terminal.show if ask and not dry_run else terminal.say)(plan_text(execution.plan))
+    if dry_run:
+        terminal.say("\nDry run: nothing has been changed.")
+        planned = ExecutionResult(counts={}, problems=(), state=ExitState.DIFFERENT)
+        terminal.finish({**_document(execution, planned), "dry_run": True}, ExitState.DIFFERENT)
     _require_agreement(terminal, execution, ask=ask)
     result = _apply(terminal, execution)
     complete = result.state is ExitState.DONE

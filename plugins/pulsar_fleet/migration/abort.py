@@ -83,6 +83,13 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
     return result
 
 
+async def require_reversible(sides: Sides, moves: Moves) -> None:
+    """Refuse by `PreconditionFailed` a run that has terminated a topic, as an abort does; nothing is changed."""
+    async with sides.open() as (blue, _):
+        for move in moves.moves:
+            await _require_open(blue, move)
+
+
 def without_used_topics(plan: Plan, used: Collection[TopicName]) -> tuple[Plan, tuple[str, ...]]:
     """An undo plan without the used topics, their namespaces and tenants; and what the plan keeps.
 

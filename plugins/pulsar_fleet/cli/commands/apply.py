@@ -12,7 +12,7 @@ from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, rea
 from pulsar_fleet.cli.commands.plans import make_plan
 from pulsar_fleet.cli.execute import PlanExecution, execute_plan
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Waivers, Yes
+from pulsar_fleet.cli.options import Allow, AsJson, DryRun, Select, Subscriptions, Waivers, Yes
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
@@ -40,13 +40,14 @@ def apply(
     subscriptions: Subscriptions = True,
     waivers: Waivers = None,
     allow: Allow = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Apply a plan. Changes in place are skipped; after Ctrl-C the same command continues."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        require_consent("a cluster", yes=yes)
+        require_consent("a cluster", yes=yes or dry_run)
         if target is None:
             file = _stored_plan(first, narrowed=bool(select or waivers) or not subscriptions)
         else:
@@ -58,7 +59,7 @@ def apply(
             terminal.say(findings_text(file.findings))
             document = {"plan": file.plan.id, "findings": [finding.to_json() for finding in file.findings]}
             terminal.finish(document, ExitState.REFUSED)
-        execute_plan(terminal, _work(file, tuple(allow or ())), ask=not yes)
+        execute_plan(terminal, _work(file, tuple(allow or ())), ask=not yes, dry_run=dry_run)
 
 
 def undo(
@@ -69,13 +70,14 @@ def undo(
         str | None, typer.Option(help="The cluster that it changed; default: as recorded by the run.")
     ] = None,
     allow: Allow = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Undo the changes of a run, last change first; each deletion of a created resource needs --allow."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        require_consent("a cluster", yes=yes)
+        require_consent("a cluster", yes=yes or dry_run)
         ledger = Ledger.open()
         plan = plan_undo(ledger, run)
         record = ledger.run(run)
@@ -95,7 +97,7 @@ def undo(
             allow=tuple(allow or ()),
             undoes=run,
         )
-        execute_plan(terminal, work, ask=not yes)
+        execute_plan(terminal, work, ask=not yes, dry_run=dry_run)
 
 
 async def _target_values(plan: Plan, connection: ClusterConnection) -> EffectiveValues:

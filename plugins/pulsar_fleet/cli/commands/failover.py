@@ -8,7 +8,7 @@ import typer
 
 from pulsar_fleet.cli.clusters import ReachedCluster, named_cluster, parse_selection, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import AsJson, Select, Yes
+from pulsar_fleet.cli.options import AsJson, DryRun, Select, Yes
 from pulsar_fleet.cli.runs import new_run_id, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -54,12 +54,19 @@ def forecast_failover(origin: Origin, target: Target, select: Select = None, as_
 
 
 def prepare_failover(
-    origin: Origin, target: Target, select: Select = None, yes: Yes = False, as_json: AsJson = False
+    origin: Origin,
+    target: Target,
+    select: Select = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create the replicated subscriptions that the other cluster lacks, where they lose nothing; move no existing one.
 
-    Exits as forecast-failover does.
+    Exits as forecast-failover does, which is its dry run.
     """
+    if dry_run:
+        forecast_failover(origin, target, select, as_json)
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         require_consent("a cluster", yes=yes)
