@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
+from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import PAGE_SIZE as MATRIX_SIZE
 from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
@@ -30,6 +30,7 @@ from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.cluster_notes import NoteKind, read_notes, write_note
+from pulsar_fleet.ledger.field_digest import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import observations, phases, runs, verdicts
 from pulsar_fleet.report.page import PAGE
@@ -84,16 +85,14 @@ def observed(names: list[str]) -> Iterator[dict[str, Any]]:
     """As a reconciliation stores them: thirty fields of each namespace with digest and times."""
     clusters = [f"cluster-{number:02}" for number in range(CLUSTERS)]
     fields = {f"policy_{number}": ["0f" * 12, 0.0, 1_764_000_000.5, []] for number in range(30)}
+    changes: dict[str, Any] = {"policy_7": ["1e" * 12, 0.0, 1.5, []]}
+    digests = [field_digest({"fields": {**fields, **more}}) for more in ({}, changes)]
     row = {"fleet": "+".join(clusters), "kind": "namespace", "observed_at": NOW.timestamp()}
     for cluster in clusters:
         for number, name in enumerate(names):
-            changed = {"policy_7": ["1e" * 12, 0.0, 1.5, []]} if number % 7 == 0 and cluster.endswith("7") else {}
-            yield {
-                **row,
-                "cluster": cluster,
-                "name": name,
-                "document": {"fields": {**fields, **changed}, "expected": {}},
-            }
+            changed = changes if number % 7 == 0 and cluster.endswith("7") else {}
+            document = {"fields": {**fields, **changed}, "expected": {}}
+            yield {**row, "cluster": cluster, "name": name, "document": document, "digest": digests[bool(changed)]}
 
 
 def insert(ledger: Ledger, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
@@ -158,9 +157,22 @@ def test_the_matrix_is_small_and_near_the_floor(ledger: Ledger) -> None:
     compare("Matrix", len(text.encode()), lambda: matrix(ledger, 50), lambda: matrix_floor(ledger))
 
 
-def matrix(ledger: Ledger, number: int) -> str:
+def test_the_matrix_of_differences_is_small_and_near_the_floor(ledger: Ledger) -> None:
+    text = matrix(ledger, 2, differences=True)
+    assert f"{NAMESPACES // 7 + 1:,} namespaces that differ" in text
+    assert "✓ same" in text
+    compare(
+        "Matrix, only differences",
+        len(text.encode()),
+        lambda: matrix(ledger, 2, differences=True),
+        lambda: matrix_floor(ledger),
+    )
+
+
+def matrix(ledger: Ledger, number: int, *, differences: bool = False) -> str:
     """As the route makes it."""
-    view, names = MatrixView(number=number), read_namespace_names(ledger)
+    view = MatrixView(number=number, differences=differences)
+    names = read_differing_names(ledger) if differences else read_namespace_names(ledger)
     cells = read_cells(ledger, view.select(names).rows)
     return matrix_page(read_clusters(ledger), names, cells, NOW, LINKS, view)
 

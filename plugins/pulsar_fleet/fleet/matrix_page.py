@@ -30,11 +30,13 @@ LEGEND = (
 class MatrixView:
     """Which namespaces are shown.
 
+    :param differences: only those that are not the same on all their clusters.
     :param number: of the page, from 1.
     :param live: see `Frame`.
     """
 
     name: str = ""
+    differences: bool = False
     number: int = 1
     live: bool = False
 
@@ -53,9 +55,14 @@ def matrix_page(
 ) -> str:
     """The page as HTML.
 
+    :param names: all, or with `view.differences` those that differ.
     :param cells: of the namespaces that `view` selects.
     """
-    query: dict[str, str | int] = {"name": view.name, "page": view.number}
+    query: dict[str, str | int] = {
+        "name": view.name,
+        "differences": int(view.differences),
+        "page": view.number,
+    }
     frame, part = Frame(here=MATRIX, links=links, read_at=now, query=query, live=view.live), view.select(names)
     known = {cluster for row in cells.values() for cluster in row}
     states = {row.name: row for row in clusters}
@@ -63,12 +70,14 @@ def matrix_page(
     return render(
         "matrix.html",
         frame,
-        f"{counted(len(columns), 'cluster')}, {counted(len(names), 'namespace')}.",
+        f"{counted(len(columns), 'cluster')}, {counted(len(names), 'namespace')}"
+        f"{' that differ' if view.differences else ''}.",
         columns=[_column(name, states.get(name), now) for name in columns],
         rows=[(name, [_cell(cells.get(name, {}).get(column)) for column in columns]) for name in part.rows],
         shown=f"{len(part.rows):,} of {counted(part.matching, 'namespace')}",
         pages=list(part.numbers(frame)),
         name=view.name,
+        differences=view.differences,
         legend=LEGEND,
     )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.field_digest import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import resource_versions as table
 
@@ -66,9 +67,9 @@ class EventStore:
     def _write(self, key: Key, stored: StoredDocument) -> sa.Insert | sa.Update:
         kind, name = key
         own_row = sa.and_(self._own_rows(), table.c.kind == kind, table.c.name == name)
-        now = datetime.now(UTC)
+        now, digest = datetime.now(UTC), field_digest(stored.document)
         if stored.version:
-            new = {"document": stored.document, "version": stored.version + 1, "at": now}
+            new = {"document": stored.document, "digest": digest, "version": stored.version + 1, "at": now}
             return table.update().where(own_row, table.c.version == stored.version).values(**new)
         row = {
             "topic": self._topic,
@@ -78,6 +79,7 @@ class EventStore:
             "document": stored.document,
             "version": 1,
             "at": now,
+            "digest": digest,
         }
         values = (sa.literal(value, table.c[column].type) for column, value in row.items())
         absent = sa.select(*values).where(~sa.exists().where(own_row))

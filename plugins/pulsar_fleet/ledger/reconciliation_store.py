@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.ledger.field_digest import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, merge_bases, observations
 
@@ -116,7 +117,14 @@ class ReconciliationStore:
         if not observed:
             return
         rows = [
-            {"fleet": self._fleet, "cluster": cluster, "kind": kind, "name": name, **asdict(observation)}
+            {
+                "fleet": self._fleet,
+                "cluster": cluster,
+                "kind": kind,
+                "name": name,
+                "digest": field_digest(observation.document),
+                **asdict(observation),
+            }
             for (kind, name), observation in observed.items()
         ]
         self._replace(observations, observed, rows, observations.c.cluster == cluster)

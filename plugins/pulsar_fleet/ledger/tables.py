@@ -106,6 +106,8 @@ observations = sa.Table(
     sa.Column("name", sa.String(1000), primary_key=True),
     sa.Column("document", sa.JSON, nullable=False),
     sa.Column("observed_at", sa.Float, nullable=False),
+    sa.Column("digest", sa.String(32)),
+    sa.Index("ix_fleet_observations_digest", "kind", "name", "fleet", "digest", "observed_at"),
     sa.Index("ix_fleet_observations_scan", "cluster", "observed_at"),
     sa.Index("ix_fleet_observations_name", "kind", "name", "cluster"),
 )
@@ -137,5 +139,7 @@ resource_versions = sa.Table(
     sa.Column("document", sa.JSON, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("digest", sa.String(32)),
+    sa.Index("ix_fleet_resource_versions_digest", "kind", "name", "topic", "digest", "at"),
     sa.Index("ix_fleet_resource_versions_kind", "kind", "name", "cluster", "at"),
 )

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.matrix import Cell, CellState, read_cells, read_namespace_names
+from pulsar_fleet.fleet.matrix import Cell, CellState, read_cells, read_differing_names, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import PAGE_SIZE, MatrixView, matrix_page
 from pulsar_fleet.fleet.records import read_clusters
+from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import (
     MergeBase,
@@ -42,8 +43,9 @@ def cells(ledger: Ledger, name: str = "acme/orders") -> dict[str, Cell]:
     return read_cells(ledger, [name])[name]
 
 
-def page(ledger: Ledger, name: str = "", number: int = 1) -> str:
-    view, names = MatrixView(name=name, number=number), read_namespace_names(ledger)
+def page(ledger: Ledger, name: str = "", number: int = 1, *, differences: bool = False) -> str:
+    view = MatrixView(name=name, number=number, differences=differences)
+    names = read_differing_names(ledger) if differences else read_namespace_names(ledger)
     found = read_cells(ledger, view.select(names).rows)
     return matrix_page(read_clusters(ledger), names, found, NOW, Links("/pulsar-fleet"), view)
 
@@ -122,3 +124,38 @@ def test_namespaces_are_filtered_and_paged_and_stay_text(ledger: Ledger) -> None
     assert text.count("<script>") == 1
     assert "1 of 1 namespace" in page(ledger, name="-007")
     assert "that fits the filter" in page(ledger, name="none")
+
+
+def test_only_differences_are_shown_on_request(ledger: Ledger) -> None:
+    for cluster, value in zip(FLEET, "aab", strict=True):
+        observe(ledger, cluster, "acme/same", ttl="a")
+        observe(ledger, cluster, "acme/differs", ttl=value)
+        observe(ledger, cluster, "acme/gone", ttl="a")
+        observe(ledger, cluster, "acme/disputed", ttl="a")
+    observe(ledger, "eu-1", "acme/missing", ttl="a")
+    base = MergeBase(document={}, clusters=("eu-1", "us-1"), gone=("eu-2",))
+    ReconciliationStore(ledger, FLEET).save_merge_bases({("namespace", "acme/gone"): base})
+    sides = {"eu-1": {"value": 1}, "us-1": {"value": 2}}
+    conflict = RecordedConflict(
+        kind="namespace", name="acme/disputed", field="ttl", rule="time", winner="eu-1", sides=sides
+    )
+    ReconciliationStore(ledger, FLEET).record_conflicts("reconcile_policies/1", [conflict])
+    differing = read_differing_names(ledger)
+    assert differing == ["acme/differs", "acme/disputed", "acme/gone", "acme/missing"]
+    shown = {name: {cell.state for cell in row.values()} for name, row in read_cells(ledger, differing).items()}
+    assert all(states != {CellState.SAME} for states in shown.values())
+    text = page(ledger, differences=True)
+    assert "4 of 4 namespaces" in text
+    assert "acme/same" not in text
+    assert "differences=1" in text
+    assert "acme/same" in page(ledger)
+    assert "No namespace that fits the filter differs." in page(ledger, name="same", differences=True)
+
+
+def test_what_the_newer_of_two_records_has_the_same_is_no_difference(ledger: Ledger) -> None:
+    store = EventStore(ledger, "events", "eu-1")
+    document = {"fields": {"ttl": ["a"]}}
+    store.save({("namespace", "acme/orders"): StoredDocument(0, document)})
+    observe(ledger, "eu-1", "acme/orders", ttl="a")
+    assert read_differing_names(ledger) == []
+    assert {cell.state for cell in cells(ledger).values()} == {CellState.SAME}

@@ -112,6 +112,9 @@ def test_records_of_an_earlier_release_are_not_part_of_the_chain(ledger: Ledger)
         later = ("ix_fleet_observations_scan", "ix_fleet_observations_name", "ix_fleet_resource_versions_kind")
         for index in ("ix_fleet_phases_namespace", "ix_fleet_verdicts_scope", *later):
             connection.execute(sa.text(f"DROP INDEX {index}"))
+        for table in ("fleet_observations", "fleet_resource_versions"):
+            connection.execute(sa.text(f"DROP INDEX ix_{table}_digest"))
+            connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN digest"))
         connection.execute(sa.text("UPDATE fleet_ledger_version SET version_num = '0005'"))
     again = Ledger.open(str(ledger.engine.url))
     assert problems(again) == ()

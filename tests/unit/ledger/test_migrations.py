@@ -15,6 +15,7 @@ from alembic.config import Config
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger import ledger as ledger_module
 from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
+from pulsar_fleet.ledger.field_digest import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.tables import metadata
@@ -123,3 +124,11 @@ def test_a_downgrade_and_a_second_upgrade_keep_every_row(engine: sa.Engine) -> N
     assert rows(engine) == at_0004
     migrate(engine, "0005")
     assert rows(engine) == at_0005
+
+
+def test_what_an_earlier_release_observed_has_the_digest_of_this_one(engine: sa.Engine) -> None:
+    opened = Ledger.open(engine.url.render_as_string(hide_password=False))
+    with opened.engine.connect() as connection:
+        digests = list(connection.scalars(sa.text("SELECT digest FROM fleet_observations")))
+    assert digests == [field_digest({"fields": {"ttl": ["x", 7, 9, []]}})]
+    assert digests != [None]

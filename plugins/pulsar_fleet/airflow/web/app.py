@@ -25,7 +25,7 @@ from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import frame_script_source
-from pulsar_fleet.fleet.matrix import read_cells, read_namespace_names
+from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
 from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
 from pulsar_fleet.fleet.migration import read_migration
 from pulsar_fleet.fleet.migration_page import MigrationView, migration_page
@@ -92,10 +92,10 @@ def fleet(
 
 
 @app.get("/matrix")
-def matrix(name: str = "", page: int = 1, live: bool = False) -> HTMLResponse:
+def matrix(name: str = "", differences: bool = False, page: int = 1, live: bool = False) -> HTMLResponse:
     """Every namespace on every cluster, as reconciliation and metadata events last read it."""
-    ledger, view = Ledger.open(), MatrixView(name=name, number=page, live=live)
-    names = read_namespace_names(ledger)
+    ledger, view = Ledger.open(), MatrixView(name=name, differences=differences, number=page, live=live)
+    names = read_differing_names(ledger) if differences else read_namespace_names(ledger)
     cells = read_cells(ledger, view.select(names).rows)
     return HTMLResponse(matrix_page(read_clusters(ledger), names, cells, datetime.now(UTC), pages(), view))
 
