@@ -17,6 +17,7 @@ from playwright.sync_api import Page, expect
 from tests.support.chromium import browser
 
 from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.run import Run
@@ -135,6 +136,12 @@ def fill(folder: Path) -> None:
         store = ReconciliationStore(ledger, ("blue", "green", "red"))
         store.save_observations(cluster, {("namespace", "acme/orders"): observed})
     run.ledger.finish_run(RUN, "failed")
+    for cluster, other, changes in (("blue", "green", 0), ("green", "blue", 3)):
+        read = {"versions": ["4.2.4"], "brokers": 3, "complete": True}
+        write_note(run.artefacts, cluster, NoteKind.SNAPSHOT, RUN, read)
+        write_note(run.artefacts, cluster, NoteKind.DRIFT, RECONCILIATION, {"changes": changes, "fields": 3})
+        proof = {"equal": 2, "namespaces": 2, "messages": 4118202, "with": other}
+        write_note(run.artefacts, cluster, NoteKind.PROOF, RUN, proof)
     ledger.start_run(RECONCILIATION, "reconcile_policies", {"clusters": CLUSTERS, "mode": "repair"})
     ledger.finish_run(RECONCILIATION, "succeeded")
     conflict = {"id": "1f3c", "fleet": "blue+green", "run_id": RECONCILIATION, "kind": "namespace", "rule": "name"}
@@ -222,6 +229,7 @@ def test_the_page_is_in_the_navigation_and_says_first_what_to_do(page: Page) -> 
     expect(fleet.get_by_text("The last run of migrate_namespaces failed")).to_be_visible()
     expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("✓ finished")
     expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("4,118,202")
+    expect(fleet.get_by_role("row", name="green ✓ answered")).to_contain_text("≠ 3 changes to write")
     expect(fleet.get_by_text(HOSTILE).first).to_be_visible()
     assert "taken" not in page.title()
 
@@ -258,6 +266,14 @@ def test_a_conflict_is_settled_from_the_page(airflow: AirflowStack, page: Page) 
     run = httpx.get(f"{airflow.url}/api/v2/dags/reconcile_policies/dagRuns", headers=headers).json()["dag_runs"][-1]
     assert run["conf"] == {"clusters": CLUSTERS, "mode": "repair", "choose": ["1f3c=green"]}
     assert run["triggering_user_name"] == "ann"
+
+
+def test_the_repair_of_a_drift_is_prepared(page: Page) -> None:
+    fleet = page.frame_locator("iframe")
+    fleet.get_by_role("link", name="Repair").click()
+    expect(fleet.get_by_role("heading", level=1)).to_have_text("Repair what differs")
+    expect(fleet.get_by_label("Mode")).to_have_value("repair")
+    expect(fleet.get_by_label("Clusters")).to_have_value("\n".join(CLUSTERS))
 
 
 def test_a_value_that_the_dag_refuses_is_shown_in_the_form_again(page: Page) -> None:
