@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.demo.stack import AirflowStack
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.fleet, pytest.mark.long, pytest.mark.timeout(900)]
 
 DAG = "migrate_namespaces"
 WAIT = 150_000
