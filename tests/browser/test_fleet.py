@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import httpx
 import pytest
@@ -266,6 +266,7 @@ def test_a_conflict_is_settled_from_the_page(airflow: AirflowStack, page: Page) 
     run = httpx.get(f"{airflow.url}/api/v2/dags/reconcile_policies/dagRuns", headers=headers).json()["dag_runs"][-1]
     assert run["conf"] == {"clusters": CLUSTERS, "mode": "repair", "choose": ["1f3c=green"]}
     assert run["triggering_user_name"] == "ann"
+    assert unquote(page.url).partition("/runs/")[2].partition("/")[0] == run["dag_run_id"]
 
 
 def test_the_repair_of_a_drift_is_prepared(page: Page) -> None:

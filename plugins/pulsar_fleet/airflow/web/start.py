@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -65,7 +65,7 @@ def start(session: SessionDep, user: GetUserDep, entered: Annotated[Entered, Dep
     except (InvalidRequest, ParamValidationError, ValueError) as error:
         run = PreparedRun(dag_id=dag_id, title=title, consequence=consequence, conf={}, first=first)
         return _form(session, user, run, texts=texts, error=str(error))
-    return RedirectResponse(f"{pages().base}/started?run={run_id}", 303)
+    return RedirectResponse(f"{pages().base}/started?{urlencode({'run': run_id})}", 303)
 
 
 @router.get("/started")
