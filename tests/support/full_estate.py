@@ -125,10 +125,10 @@ HISTORY = (avro(("id", "string")), avro(("id", "string"), ("amount", "int")))
 
 
 async def make_namespace(admin: AdminClient, namespace: NamespaceName) -> None:
-    """Create a tenant and a namespace without any policy."""
+    """Create a tenant and a namespace without any policy, with four bundles: by default their number differs."""
     own = await admin.cluster_name()
     await admin.put(f"/tenants/{namespace.tenant}", {"adminRoles": ["owner"], "allowedClusters": [own]})
-    await admin.put(f"/namespaces/{namespace.path}")
+    await admin.put(f"/namespaces/{namespace.path}", {"replication_clusters": [own], "bundles": {"numBundles": 4}})
 
 
 async def make_estate(admin: AdminClient, namespace: NamespaceName) -> None:
