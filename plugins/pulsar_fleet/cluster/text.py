@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 FEW = 3
@@ -30,6 +31,14 @@ def duration(seconds: float) -> str:
         return f"{minutes / 60:.1f} h"
     days, hours = divmod(round(minutes / 60), 24)
     return f"{counted(days, 'day')} {hours} h"
+
+
+def byte_size(count: float) -> str:
+    """For operators: `512 B`, `1.5 KiB`, `64 MiB` or `3.2 GiB`."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min(int(math.log(count, 1024)) if count >= 1 else 0, len(units) - 1)
+    number = count / 1024**power
+    return f"{number:.0f} {units[power]}" if power == 0 or number >= 10 else f"{number:.1f} {units[power]}"
 
 
 def listed(names: Iterable[object], most: int = FEW) -> str:

@@ -22,6 +22,7 @@ BASELINE = "proof-baseline.json"
 COPY_VERDICT = "copy-verdict.json"
 COPY_PROOF = "copy-proof"
 """A folder."""
+PROOF_SPEED = "proof-speed.json"
 
 CUT_OVER = "cut-over.json"
 DRAIN_STATE = "drain-state.json"

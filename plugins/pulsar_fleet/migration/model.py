@@ -140,6 +140,7 @@ class Move(Document):
     :param partitions: partition or plain topic → its clients.
     :param ended: those of `partitions` that their owner has terminated: they are terminated on green too.
     :param compacted: those of `partitions` whose compacted view has values: they are compacted on green too.
+    :param stored_bytes: of all partitions on blue; None if it was not read.
     """
 
     namespace: NamespaceName
@@ -149,6 +150,7 @@ class Move(Document):
     partitions: Mapping[TopicName, PartitionClients]
     ended: tuple[TopicName, ...] = ()
     compacted: tuple[TopicName, ...] = ()
+    stored_bytes: int | None = None
 
     @property
     def stored_topics(self) -> list[TopicName]:
@@ -210,6 +212,7 @@ def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, 
         },
         ended=facts.ended,
         compacted=tuple(facts.compacted),
+        stored_bytes=None if facts.unread else sum(partition.stored_bytes for partition in facts.partitions),
     )
 
 

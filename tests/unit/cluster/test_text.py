@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_fleet.cluster.text import counted, duration, listed
+from pulsar_fleet.cluster.text import byte_size, counted, duration, listed
 
 PACKAGE = Path(__file__).parents[3] / "plugins" / "pulsar_fleet"
 CHECKED = ("cli", "report", "airflow", "planning/render.py", "migration/drain/progress.py", "migration/waves")
@@ -121,3 +121,19 @@ def test_no_text_prints_a_measured_time_as_a_number_of_seconds(module: Path) -> 
         if ":.0f} s" in line or ":,.0f} s" in line
     ]
     assert [line for line in wrong if "POLL_SECONDS" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (64 << 20, "64 MiB"),
+        (int(3.2 * 2**30), "3.2 GiB"),
+        (5 << 40, "5.0 TiB"),
+        (5 << 50, "5120 TiB"),
+    ],
+)
+def test_sizes_have_two_digits_and_a_unit(count: int, text: str) -> None:
+    assert byte_size(count) == text

@@ -123,7 +123,15 @@ class Migration(Procedure):
         async with self.sides.open() as (blue, _green):
             plan = await plan_transfers(blue, self.run, moves, self._individually_acknowledged)
         transfers = str(self.run.artefacts.read_json(plan)["text"])
-        wave = select_wave(self.run, moves, findings, planned_by=planned_by, number=number, transfers=transfers)
+        wave = select_wave(
+            self.run,
+            moves,
+            findings,
+            planned_by=planned_by,
+            number=number,
+            transfers=transfers,
+            bytes_per_second=self.request.max_bytes_per_second,
+        )
         return wave, findings
 
     async def clean_up(self, moves: Moves, original: OriginalSettings) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
@@ -38,6 +39,7 @@ from pulsar_fleet.migration.proof.scope import (
 )
 from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, consumed_on
 from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
+from pulsar_fleet.migration.waves.proof_forecast import record_speed
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
 from pulsar_fleet.verification.messages.incremental import proofs_in
 from pulsar_fleet.verification.messages.report import verification_text
@@ -72,7 +74,10 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
                 baselines[str(move.namespace)] = await read_baseline(blue, green, move, run)
         if replicated_namespaces(moves):
             request = begun[1] if begun else await _frozen(blue, green, moves, reader)
+            began = time.monotonic()
             verification = await reader.compare(run, blue, green, request, COPY_PROOF, baselines)
+            if not begun and verification.verdict is Verdict.EQUAL:
+                record_speed(run, moves, time.monotonic() - began)
             messages = verification.messages
             run.artefacts.write(run.id, COPY_VERDICT, verification.to_bytes())
             record_copy(run, verification)

@@ -92,7 +92,7 @@ def approval_markdown(
     :param findings: of this run; the text shows those of the wave's namespaces and of the clusters.
     :param gates: number of gates that were evaluated.
     :param transfers: what the cut-over will do to its subscriptions, in Markdown.
-    :param sentences: the age of the last verification and the expected drain, see `approval_facts`.
+    :param sentences: the age of the last verification, the expected drain and the expected proof.
     :param redirect: the addresses to which clients of blue are redirected.
     """
     shown = [finding for finding in findings if (name := namespace_of(finding)) is None or name in wave.namespaces]
@@ -139,6 +139,7 @@ def _member(facts: NamespaceFacts, move: Move, warnings: int) -> Member:
         warnings=warnings,
         links=frozenset(_links(facts)),
         drain_seconds=drain_seconds(facts.partitions, move.strategy),
+        stored_bytes=move.stored_bytes,
     )
 
 

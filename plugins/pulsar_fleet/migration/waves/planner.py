@@ -26,6 +26,7 @@ class Member:
     :param warnings: findings that do not stop the run, with waived blockers.
     :param links: one text for each client, application and replication link.
     :param drain_seconds: expected drain; None if it is not known.
+    :param stored_bytes: what blue stores, read or not; None if it is not known.
     """
 
     namespace: NamespaceName
@@ -39,6 +40,7 @@ class Member:
     warnings: int = 0
     links: Annotated[frozenset[str], Sorted()] = frozenset()
     drain_seconds: float | None = None
+    stored_bytes: int | None = None
 
     @property
     def risk(self) -> tuple[int, int, int, int]:

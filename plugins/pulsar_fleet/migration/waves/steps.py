@@ -22,6 +22,7 @@ from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.waves.approval_facts import drain_sentence, verification_sentence
 from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves.planner import Wave, WavePlan
+from pulsar_fleet.migration.waves.proof_forecast import largest_proof, proof_sentence
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.resources import read_partition_counts
 
@@ -94,12 +95,14 @@ def select_wave(
     planned_by: Run,
     number: int,
     transfers: str = "",
+    bytes_per_second: int | None = None,
 ) -> SelectedWave:
     """Store what this run moves, and its approval text. Idempotent but for the ages in the text.
 
     :param moves: the result of `wave_moves`.
     :param planned_by: the run that made the plan; this run itself for the first wave.
     :param transfers: what the cut-over will do to the wave's subscriptions, in Markdown.
+    :param bytes_per_second: the limit of what a proof reads from a broker; None for no limit.
     """
     plan = read_plan(planned_by)
     wave = wave_of(plan, number)
@@ -110,7 +113,7 @@ def select_wave(
         findings,
         gates=len(GATE_CHECKS),
         transfers=transfers,
-        sentences=_sentences(run, wave),
+        sentences=_sentences(run, wave, (moves.blue, moves.green), bytes_per_second),
         redirect=_addresses(run),
     )
     if number == 1 and len(plan.waves) > 1:
@@ -155,12 +158,14 @@ def _selected(plan: WavePlan, number: int, moves: Moves, stored: Reference, text
     return SelectedWave(number=number, waves=len(plan.waves), headline=headline, moves=stored, text=text)
 
 
-def _sentences(run: Run, wave: Wave) -> tuple[str, str]:
-    """The last verification and the expected drain, by this run's own survey: the plan may be days old."""
+def _sentences(run: Run, wave: Wave, clusters: tuple[str, str], limit: int | None) -> list[str]:
+    """The last verification, the expected drain and proof, by this run's own survey: the plan may be days old."""
     newest = ((name, run.ledger.verdicts_of(str(name), newest=1)) for name in wave.namespaces)
     verdicts = {name: stored[0] for name, stored in newest if stored}
     surveyed = [member for own in read_plan(run).waves for member in own.members if member.namespace in wave.namespaces]
-    return verification_sentence(wave.namespaces, verdicts, datetime.now(UTC)), drain_sentence(surveyed)
+    proof = proof_sentence(surveyed, largest_proof(run, *clusters), limit)
+    sentences = (verification_sentence(wave.namespaces, verdicts, datetime.now(UTC)), drain_sentence(surveyed), proof)
+    return [sentence for sentence in sentences if sentence]
 
 
 async def already_moved(blue: AdminClient, names: Sequence[NamespaceName], ledger: Ledger) -> tuple[NamespaceName, ...]:
