@@ -58,13 +58,13 @@ async def test_messages(blue: ClusterConnection, green: ClusterConnection, tmp_p
             while (await on_green.internal_stats(topic))["entriesAddedCounter"] < messages // BATCH:
                 await asyncio.sleep(0.5)
     print(f"\n{messages:,} messages of 100 B on each side, {BATCH} in an entry, one process")
-    for engine in ("entry", "client"):
+    for engine in ("entry", "message"):
         measured = measure(blue, green, namespace, engine, tmp_path / "request.json")
         assert (measured["verdict"], measured["messages"]) == ("equal", messages)
         rate = 2 * messages / measured["read"]
         cpu = measured["read_cpu"] / (2 * messages) * 1e6
         print(
-            f"  {engine:6}  {measured['read']:6.1f} s, {rate:12,.0f} messages/s, {cpu:6.2f} CPU-s per million, "
+            f"  {engine:7}  {measured['read']:6.1f} s, {rate:12,.0f} messages/s, {cpu:6.2f} CPU-s per million, "
             f"{measured['megabytes']} MB at most"
         )
 
@@ -84,12 +84,12 @@ def _fill(connection: ClusterConnection, topic: str, messages: int) -> None:
     producer.flush()
     client.close()
     with closing(RawStore(connection)) as store:
-        ledger = _first_ledger(connection, topic)
+        ledger = first_ledger(connection, topic)
         entry = store.content(topic, Position(ledger, 0))
         store.store(topic, entry, messages=BATCH, times=messages // BATCH - 1)
 
 
-def _first_ledger(connection: ClusterConnection, topic: str) -> int:
+def first_ledger(connection: ClusterConnection, topic: str) -> int:
     async def ask() -> int:
         async with AdminClient(connection) as admin:
             return int((await admin.internal_stats(TopicName.parse(topic)))["ledgers"][0]["ledgerId"])
@@ -168,7 +168,7 @@ def _fill_small(connection: ClusterConnection, namespace: NamespaceName, topics:
     producer.flush()
     client.close()
     with closing(RawStore(connection)) as store:
-        entry = store.content(scratch, Position(_first_ledger(connection, scratch), 0))
+        entry = store.content(scratch, Position(first_ledger(connection, scratch), 0))
         for number in range(1, topics):
             store.store(str(TopicName(namespace, f"t{number:05}")), entry, messages=IN_A_SMALL_TOPIC)
 

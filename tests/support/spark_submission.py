@@ -98,9 +98,9 @@ class RunningJob:
         assert executors
         chance.choice(executors).kill()
 
-    def end(self) -> int:
+    def end(self, seconds: float = WAIT_SECONDS) -> int:
         """Wait for its end."""
-        return self._process.wait(WAIT_SECONDS)
+        return self._process.wait(seconds)
 
     def _end_now(self) -> None:
         with suppress(ProcessLookupError):
