@@ -59,7 +59,7 @@ WHOLE = {
 }
 # Of Airflow: who answers and when, and from which size a Spark job reads. A command asks at once and reads by itself.
 ONLY_IN_FORMS = {"approval_hours", "auto_approve", "spark_above_entries", "compare_in_spark"}
-ONLY_IN_COMMANDS = {"as_json", "resume", "yes"}
+ONLY_IN_COMMANDS = {"as_json", "output", "resume", "yes"}
 SHORT = {"select": "selection", "allow": "allow_changes"}
 
 
