@@ -10,11 +10,12 @@ from typing import Self
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.migration.gate_findings import not_reported
 from pulsar_fleet.migration.preflight.gates.brokers import checks_are_on, creation_is_off
 from pulsar_fleet.migration.preflight.view import ClusterFacts
 from pulsar_fleet.preflight.checks.versions import brokers_run_supported_versions
 from pulsar_fleet.preflight.context import Pair
-from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.snapshot.model import BrokerState, Snapshot
 
 
@@ -64,12 +65,7 @@ def new_blockers(blue: Snapshot, green: Snapshot, known: Iterable[Finding], *, r
     if redirects:
         facts = ClusterFacts(snapshot=blue, redirect=None)
         findings += [*checks_are_on(facts), *creation_is_off(facts)]
-    reported = {(finding.id, finding.resource) for finding in known}
-    return tuple(
-        finding
-        for finding in findings
-        if finding.severity is Severity.BLOCKER and (finding.id, finding.resource) not in reported
-    )
+    return tuple(not_reported(blockers(findings), known))
 
 
 def _versions(brokers: Iterable[BrokerState]) -> tuple[str, ...]:

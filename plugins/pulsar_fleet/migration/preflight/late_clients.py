@@ -6,7 +6,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.text import with_names
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import FINDINGS
-from pulsar_fleet.migration.gate_findings import reported_findings
+from pulsar_fleet.migration.gate_findings import not_reported, reported_findings
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.gates.clients import stopping_clients
 from pulsar_fleet.migration.stats.clients import ConnectedClients
@@ -28,8 +28,6 @@ def require_following_clients(run: Run, moves: Moves, namespace: str, connected:
     """
     if run.stored(FINDINGS) is None:
         return
-    reported = {(finding.id, finding.resource) for finding in reported_findings(run)}
     clients = (client for group in connected.values() for client in group)
-    late = [finding for finding in stopping_clients(namespace, clients) if (finding.id, namespace) not in reported]
-    if late:
+    if late := not_reported(stopping_clients(namespace, clients), reported_findings(run)):
         raise PreconditionFailed(with_names(refusal_text(late, _STATE), moves.names))
