@@ -103,13 +103,11 @@ def _require_end(context: Context, run: Run) -> None:
 
 
 def _sides_and_moves(run: Run, params: dict[str, Any]) -> tuple[Sides, Moves]:
-    from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+    from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.waves.steps import find_moves
+    from pulsar_fleet.migration.waves.steps import recorded_moves
 
-    moves, recorded = find_moves(run), run.ledger.run(run.id)
-    if moves is None:
-        raise NotFound(f"The records contain no migration {run.id!r} with a plan: it has changed nothing.")
+    moves, recorded = recorded_moves(run), run.ledger.run(run.id)
     conf = recorded.conf if recorded else {}
     blue, green = (params[side] or conf.get(side) for side in ("blue", "green"))
     if not (blue and green):

@@ -10,14 +10,13 @@ from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, DryRun, Yes
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
-from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.abort import AbortResult, abort_migration, require_reversible
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
-from pulsar_fleet.migration.waves.steps import find_moves
+from pulsar_fleet.migration.waves.steps import recorded_moves
 
 _QUESTION = "Undo its replication and overrides, and remove the unused resources that it created?"
 
@@ -35,7 +34,7 @@ def abort(
     with terminal.plain_errors():
         require_consent("two clusters", yes=yes or dry_run)
         records = Run.open(run)
-        moves = _moves(records)
+        moves = recorded_moves(records)
         record = records.ledger.run(run)
         conf = record.conf if record else {}
         sides = run_interruptibly(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
@@ -55,13 +54,6 @@ def _finish_dry_run(terminal: Terminal, run: str, sides: Sides, moves: Moves) ->
     names = [str(move.namespace) for move in moves.moves]
     terminal.say(f"An abort would undo everything of {listed(names, 20)}. Dry run: nothing has been changed.")
     terminal.finish({"run": run, "namespaces": names, "dry_run": True}, ExitState.DONE)
-
-
-def _moves(run: Run) -> Moves:
-    moves = find_moves(run)
-    if moves is None:
-        raise NotFound(f"The records contain no migration {run.id!r} with a plan: it has changed nothing.")
-    return moves
 
 
 async def _sides(blue: str | None, green: str | None, moves: Moves, run: str) -> Sides:

@@ -87,6 +87,14 @@ def find_moves(run: Run) -> Moves | None:
     return Moves.from_json(document) if document else None
 
 
+def recorded_moves(run: Run) -> Moves:
+    """As `find_moves`, for who undoes a run; `NotFound` before the gates passed."""
+    moves = find_moves(run)
+    if moves is None:
+        raise NotFound(f"The records contain no migration {run.id!r} with a plan: it has changed nothing.")
+    return moves
+
+
 def select_wave(
     run: Run,
     moves: Moves,
