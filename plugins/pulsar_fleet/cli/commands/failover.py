@@ -66,7 +66,7 @@ def prepare_failover(
     Exits as forecast-failover does, which is its dry run.
     """
     if dry_run:
-        forecast_failover(origin, target, select, as_json)
+        return forecast_failover(origin, target, select, as_json)
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         require_consent("a cluster", yes=yes)
