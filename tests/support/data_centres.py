@@ -178,3 +178,24 @@ async def wait_sent(admins: Mapping[str, AdminClient], partitions: Sequence[Topi
                     if peer in names
                 ):
                     await asyncio.sleep(0.1)
+
+
+def publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
+    """A message with a schema that the topic did not have."""
+    client = open_client(connection)
+    try:
+        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
+    finally:
+        client.close()
+
+
+async def make_lagging(
+    connections: Connections, origin: AdminClient, target: AdminClient, namespace: NamespaceName
+) -> TopicName:
+    """A topic of three partitions whose link lags: the target takes none of its new schema's messages."""
+    events, _ = await make_origin(origin, namespace)
+    names = [await admin.cluster_name() for admin in (origin, target)]
+    await replicate(connections, request_of(*names, namespaces=[str(namespace)]), "begin")
+    await target.post(f"/namespaces/{namespace.path}/isAllowAutoUpdateSchema", False)
+    await asyncio.to_thread(publish_typed, connections[names[0]], events)
+    return events

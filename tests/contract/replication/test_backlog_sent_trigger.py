@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pulsar
 import pytest
-from tests.support.data_centres import make_origin, plan, replicate, request_of
+from tests.support.data_centres import make_lagging, plan, request_of
 
 from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName
 
 
 @pytest.fixture
@@ -39,10 +37,7 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
     new_namespace: Callable[[], NamespaceName],
 ) -> None:
     namespace = new_namespace()
-    events, _ = await make_origin(on_blue, namespace)
-    await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), "begin")
-    await on_green.post(f"/namespaces/{namespace.path}/isAllowAutoUpdateSchema", False)
-    await asyncio.to_thread(publish_typed, connections["blue"], events)
+    events = await make_lagging(connections, on_blue, on_green, namespace)
     done = await plan(connections, request_of("blue", leaving=["green"], namespaces=[str(namespace)]), "leave")
     trigger = BacklogSentTrigger(
         connections={"clusters": ["blue"], "receive_only": [], "leaving": ["green"]},
@@ -61,12 +56,3 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
         await on_blue.post(f"/{partition.path}/subscription/pulsar.repl.green/skip_all")
     async with asyncio.timeout(60):
         assert (await fired).payload == {"end": 9.0}
-
-
-def publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
-    """A message whose schema green does not take yet."""
-    client = open_client(connection)
-    try:
-        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
-    finally:
-        client.close()

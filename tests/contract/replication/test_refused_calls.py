@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import pulsar
 import pytest
-from tests.support.data_centres import make_origin, opened, plan, replicate, request_of
+from tests.support.data_centres import make_lagging, make_origin, opened, plan, replicate, request_of
 
 from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
@@ -121,10 +119,7 @@ async def test_a_link_that_lags_is_not_cut(
     new_namespace: Callable[[], NamespaceName],
 ) -> None:
     namespace = new_namespace()
-    events, _ = await make_origin(on_blue, namespace)
-    await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), "begin")
-    await on_green.post(f"/namespaces/{namespace.path}/isAllowAutoUpdateSchema", False)
-    await asyncio.to_thread(_publish_typed, connections["blue"], events)
+    await make_lagging(connections, on_blue, on_green, namespace)
     request = request_of("blue", leaving=["green"], namespaces=[str(namespace)])
     done = await plan(connections, request, "leave")
     assert not done.planned.blockers
@@ -134,11 +129,3 @@ async def test_a_link_that_lags_is_not_cut(
         with pytest.raises(Unavailable, match="Nothing has been ended"):
             await steps.end_links(clusters, done.planned, done.run)
     assert {*(await on_blue.namespace(namespace) or {})["replication_clusters"]} == {"blue", "green"}
-
-
-def _publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
-    client = open_client(connection)
-    try:
-        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
-    finally:
-        client.close()

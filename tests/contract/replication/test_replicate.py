@@ -16,6 +16,7 @@ from tests.support.data_centres import (
     make_origin,
     opened,
     plan,
+    publish_typed,
     replicate,
     request_of,
     undo,
@@ -274,14 +275,6 @@ async def test_a_link_that_a_schema_stops_fails_the_run_although_it_is_connected
         done = await plan(connections, request, "second")
         with pytest.raises(PreconditionFailed, match="connected, and sends nothing of its backlog"):
             await steps.confirm(clusters, done.planned, done.run, seconds=5)
-
-
-def publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
-    client = open_client(connection)
-    try:
-        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
-    finally:
-        client.close()
 
 
 @pytest.mark.long
