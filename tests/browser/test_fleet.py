@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlencode
@@ -175,15 +176,22 @@ def token(airflow: AirflowStack, user: str) -> str:
     return str(answer.raise_for_status().json()["access_token"])
 
 
-@pytest.fixture
-def page(airflow: AirflowStack) -> Iterator[Page]:
-    """Ann has logged in and opened Fleet from the navigation."""
+@contextmanager
+def logged_in(airflow: AirflowStack) -> Iterator[Page]:
+    """Ann has logged in. Playwright has a loop of its own, in which nothing else can wait."""
     with browser() as running:
         opened = running.new_page(viewport={"width": 1400, "height": 1000})
         opened.goto(airflow.url)
         opened.locator("input[name=username]").fill("ann")
         opened.locator("input[name=password]").fill(PASSWORDS["ann"])
         opened.get_by_role("button", name="Sign in").click()
+        yield opened
+
+
+@pytest.fixture
+def page(airflow: AirflowStack) -> Iterator[Page]:
+    """Ann has opened Fleet from the navigation."""
+    with logged_in(airflow) as opened:
         opened.get_by_text("Fleet", exact=True).first.click()
         yield opened
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import FrameLocator, Page, expect
-from tests.browser.test_fleet import PASSWORDS, PICTURES, token, wait_for_dag, wait_for_login
-from tests.support.chromium import browser
+from tests.browser.test_fleet import PASSWORDS, PICTURES, logged_in, token, wait_for_dag, wait_for_login
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -67,13 +66,8 @@ def name(airflow: AirflowStack, blue: ClusterConnection, new_namespace: Callable
 
 @pytest.fixture
 def page(airflow: AirflowStack, name: NamespaceName) -> Iterator[Page]:
-    """Ann has logged in. Playwright has a loop of its own, in which nothing else can wait."""
-    with browser() as running:
-        opened = running.new_page(viewport={"width": 1400, "height": 1000})
-        opened.goto(airflow.url)
-        opened.locator("input[name=username]").fill("ann")
-        opened.locator("input[name=password]").fill(PASSWORDS["ann"])
-        opened.get_by_role("button", name="Sign in").click()
+    """Ann has logged in, after the namespace was made."""
+    with logged_in(airflow) as opened:
         yield opened
 
 
