@@ -164,6 +164,15 @@ UNTHROTTLES_AT_ONCE = Fact(
     source="apache/pulsar#25502; 3.0.7, 4.0.7 and 4.2.4",
     word=Word.MEASURED,
 )
+REDIRECTS_WITHOUT_WAITING = Fact(
+    id="redirects-without-waiting",
+    says="No thread of a broker waits while it reads where a client is redirected.",
+    before="Each client of an unloaded topic in a flagged namespace holds a thread of its broker until the redirect is "
+    "read: when as many connect at once as it has such threads, it stands still for 30 s, each time.",
+    since=("4.0.12", "4.2.3"),
+    source="apache/pulsar#26051; 4.0.7, 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
+)
 COMPLETES_PUBLISHES = Fact(
     id="completes-publishes-in-flight",
     says="Publishes in flight are completed when their topic is terminated.",
@@ -272,6 +281,7 @@ FACTS: tuple[Fact, ...] = (
     KEEPS_TOPIC_POLICIES,
     REPLICATES_WITH_DEDUPLICATION,
     UNTHROTTLES_AT_ONCE,
+    REDIRECTS_WITHOUT_WAITING,
     STORES_TOPIC_POLICIES_AS_METADATA,
     KEEPS_REPLICATED_TOPICS,
     COMPLETES_PUBLISHES,

@@ -54,12 +54,14 @@ BROKER_DEFECTS: tuple[BrokerDefect, ...] = (
     ),
     BrokerDefect(
         id="redirect-waits-for-metadata",
-        symptom="A redirect of a client waits for a read of metadata.",
+        symptom="A redirect of a client waits for a read of metadata, in a thread that this read needs: when as many "
+        "clients of unloaded topics are redirected at once as the broker has cores, it stands still for 30 s.",
         spans=fixed_in("4.0.12", "4.2.3"),
         condition=Condition.SYMPTOM,
-        seen="Clients are redirected late while the metadata store is slow.",
-        remedy="wait: they are redirected when the store answers.",
+        seen="The log has `Failed to get migration cluster URL`, and lookups of all topics end by time-out meanwhile.",
+        remedy="restart the applications one after another, or connect them to the new cluster.",
         issues=("apache/pulsar#26051",),
+        evidence=Evidence.MEASURED,
     ),
     BrokerDefect(
         id="non-persistent-consumer-stays",
