@@ -129,13 +129,13 @@ class Subscriber(Application):
         super().__init__(topic)
         self.subscription = subscription
         self.received = Received()
-        self._kind = kind
+        self.kind = kind
 
     def _run(self, client: pulsar.Client) -> None:
         consumer = client.subscribe(
             str(self.topic),
             self.subscription,
-            consumer_type=self._kind,
+            consumer_type=self.kind,
             initial_position=pulsar.InitialPosition.Earliest,
         )
         while not self._stopping.is_set():

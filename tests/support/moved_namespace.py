@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulsar
@@ -21,6 +21,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
+from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.compaction import compact
@@ -74,11 +75,29 @@ class MovedNamespace:
         """Not linked to its source, which would be a change of settings that the proof sees."""
         await self.blue.put(f"/{self.topic(name).path}", {SHADOW_SOURCE: str(self.topic(of))})
 
-    async def until_cut_over(self, strategy: Strategy | None) -> Moves:
-        reference, _ = await steps.check_gates(self.sides, self.run, [self.namespace], strategy)
+    async def restore(self) -> None:
+        """The end of a run: restore what it overrides on the old cluster, and release its lease."""
+        await steps.restore_blue(self.sides, self.run, self.original, delete_topics=True)
+        self.run.ledger.finish_run(self.run.id, "succeeded")
+
+    def returned(self) -> MovedNamespace:
+        """A run of its own that moves it back."""
+        sides = Sides(self.sides.green, self.sides.blue, self.sides.retry_seconds)
+        run = replace(self.run, id=f"{self.run.id} and back")
+        run.ledger.start_run(run.id, "fail_back_namespaces", {"namespaces": [str(self.namespace)]})
+        return MovedNamespace(sides, run, self.green, self.blue, self.namespace, self.client)
+
+    async def reopen(self) -> None:
+        """The first steps of a failback; the sides are those of the migration back."""
+        forth = Sides(self.sides.green, self.sides.blue, self.sides.retry_seconds)
+        await check_failback(forth, self.run, [self.namespace], Strategy.REDIRECT, allow_removal=True)
+        await reopen(forth, self.run, [self.namespace])
+
+    async def until_cut_over(self, strategy: Strategy | None, expected: Expectations | None = None) -> Moves:
+        reference, _ = await steps.check_gates(self.sides, self.run, [self.namespace], strategy, expected=expected)
         moves = Moves.from_json(self.run.artefacts.read_json(reference))
         await steps.prepare_green(self.sides, self.run, moves)
-        await steps.recheck_gates(self.sides, self.run, moves, expected=Expectations())
+        await steps.recheck_gates(self.sides, self.run, moves, expected=expected or Expectations())
         await steps.freeze_blue(self.sides, self.run, moves)
         await steps.start_replication(self.sides, self.run, moves)
         await steps.wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=log.info)
@@ -94,12 +113,12 @@ class MovedNamespace:
     async def cut_over(self, moves: Moves) -> None:
         await steps.cut_over(self.sides, self.run, moves, self.original, proof_max_age_minutes=60)
 
-    async def finish(self, moves: Moves) -> None:
+    async def finish(self, moves: Moves, *, unload: bool = True) -> None:
         """Everything after the cut-over; also the repetition of it after an incomplete end."""
         await steps.verify_subscriptions(self.sides, self.run, moves)
         await monitor_until_drained(self.sides, self.run, moves, seconds=60, poll_seconds=0.5)
         await steps.verify_messages(self.sides, self.run, moves)
-        await steps.clean_up_blue(self.sides, self.run, moves, self.original)
+        await steps.clean_up_blue(self.sides, self.run, moves, self.original, unload=unload)
 
     @property
     def phase(self) -> str | None:

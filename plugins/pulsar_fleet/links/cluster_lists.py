@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
@@ -126,7 +126,8 @@ async def _replicating(blue: AdminClient, partitions: Sequence[TopicName], clust
 
 def _is_linked(stats: TopicStats | FleetError, cluster: str) -> bool:
     if isinstance(stats, FleetError):
-        return not isinstance(stats, NotFound)
+        # Unloaded under the flag of a migration it has no replicator, and the broker loads it no more.
+        return not isinstance(stats, Conflict | NotFound)
     return cluster in stats.replication_connected
 
 

@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING
 from pulsar_fleet.ledger.rows import PROVEN, NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import end_replication
@@ -24,6 +25,7 @@ from pulsar_fleet.migration.cutover.confirmation import incomplete_text, untermi
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
+from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.snapshot.resources import subscriptions_in_info
 
 log = logging.getLogger(__name__)
@@ -39,12 +41,14 @@ class Leftovers:
     :param subscriptions: `topic · subscription`.
     :param clients: one text for each connected client.
     :param topics: partitions that exist; terminated partitions redirect the clients that connect to blue.
+    :param loaded: those of them that blue serves: a subscription that is created there reads what they store.
     :param scalable: scalable topics, which no run moves.
     """
 
     subscriptions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
     scalable: tuple[str, ...] = ()
 
     @property
@@ -58,6 +62,7 @@ class Leftovers:
             "subscriptions": len(self.subscriptions),
             "clients": len(self.clients),
             "topics": len(self.topics),
+            "loaded": len(self.loaded),
             "first": [*self.subscriptions[:3], *self.clients[:3], *self.scalable[:3]],
             "is_unused": self.is_unused,
         }
@@ -74,27 +79,40 @@ class Leftovers:
             return f"{cluster} is still in use: {left}{more} are left there, first {first}."
         topics = counted(len(self.topics), "terminated topic")
         if not redirects:
-            return f"No subscription and no client is left on {cluster}; {topics} left there refuse producers."
+            return (
+                f"No unread message and no client is left on {cluster}; {topics} left there refuse producers, and "
+                f"redirect no consumer: one that starts there gets nothing new, and with a new subscription from the "
+                "earliest message everything that is stored there."
+            )
         terminated = f"; {topics} left there to redirect clients" if self.topics else ""
         return (
             f"No subscription and no client is left on {cluster}{terminated}. Applications connect through {cluster} "
-            "until their configuration names the other cluster: keep it running until then."
+            f"until their configuration names the other cluster: keep it running until then.{self._again(cluster)}"
+        )
+
+    def _again(self, cluster: str) -> str:
+        if not self.loaded:
+            return ""
+        return (
+            f" {cluster} still serves {len(self.loaded)} of them: an application that restarts through it, with a "
+            "subscription from the earliest message, gets again what they store, each time. Connect it to the other "
+            "cluster before it restarts."
         )
 
 
 async def read_leftovers(blue: AdminClient, move: Move) -> Leftovers:
     """Read the partitions of a namespace: a call for each topic, two more for each partition that is not served.
 
-    A partition that is not loaded has no clients. Under the flag of the cluster a subscription without a backlog is not
-    left: it redirects its consumers, while a new one would read everything again.
+    A partition that is not loaded has no clients. Where subscriptions are kept, one without a backlog is not left.
     """
-    kept = move.strategy.flags_cluster
+    kept = move.strategy.keeps_subscriptions
     answers = await stats_of(blue, move.partitions, precise=kept)
     parts = await asyncio.gather(*(_leftovers_of(blue, topic, stats, read=kept) for topic, stats in answers.items()))
     return Leftovers(
         tuple(subscription for part in parts for subscription in part.subscriptions),
         tuple(client for part in parts for client in part.clients),
         tuple(topic for part in parts for topic in part.topics),
+        tuple(topic for part in parts for topic in part.loaded),
         await (await ScalableTopics.of(blue)).names(move.namespace),
     )
 
@@ -112,7 +130,8 @@ async def _leftovers_of(
         if subscription.durable and (subscription.backlog or not read)
     )
     names = tuple(f"{topic} · {name}" for name in durable)
-    return Leftovers(names, tuple(f"{client} on {topic}" for client in stats.clients), (str(topic),))
+    clients = tuple(f"{client} on {topic}" for client in stats.clients)
+    return Leftovers(names, clients, (str(topic),), (str(topic),))
 
 
 async def _leftovers_of_unloaded(blue: AdminClient, topic: TopicName) -> Leftovers:
@@ -141,7 +160,13 @@ class NamespaceCleanUp:
 
 
 async def clean_up_blue(
-    sides: Sides, run: Run, moves: Moves, original: OriginalSettings, *, remove_topics: bool = False
+    sides: Sides,
+    run: Run,
+    moves: Moves,
+    original: OriginalSettings,
+    *,
+    remove_topics: bool = False,
+    unload: bool = True,
 ) -> dict[str, JsonObject]:
     """End replication and remove from blue what continues on green; only after the verdict. Results by namespace.
 
@@ -149,6 +174,7 @@ async def clean_up_blue(
     left. Of a namespace with an unterminated partition nothing is removed: its phase is INCOMPLETE.
 
     :param remove_topics: see `clean_up_namespace`.
+    :param unload: whether terminated topics are unloaded, see `unload_read`.
     :raises PreconditionFailed: a namespace is incomplete; all others are cleaned up.
     """
     results: dict[str, JsonObject] = {}
@@ -157,6 +183,7 @@ async def clean_up_blue(
         unsettled = {
             topic: cause for topic, cause in (await unterminated(blue, green, run, moves.moves)).items() if cause
         }
+        unloads = unload and not remove_topics and await _redirects_at_once(blue, run)
         for move in moves.moves:
             name = str(move.namespace)
             if left := {topic: cause for topic, cause in unsettled.items() if topic in move.partitions}:
@@ -164,7 +191,9 @@ async def clean_up_blue(
                 run.ledger.enter_phase(run.id, name, Phase.INCOMPLETE, {"unterminated": sorted(map(str, left))})
                 continue
             clusters = original.replication[name]
-            result = await clean_up_namespace(blue, move, run, moves, clusters, remove_topics=remove_topics)
+            result = await clean_up_namespace(
+                blue, move, run, moves, clusters, remove_topics=remove_topics, unload=unloads
+            )
             results[name] = {
                 **result.to_json(),
                 "text": result.leftovers.text(moves.blue, redirects=move.strategy.redirects),
@@ -178,14 +207,22 @@ async def clean_up_blue(
 
 
 async def clean_up_namespace(
-    blue: AdminClient, move: Move, run: Run, moves: Moves, clusters: Sequence[str], *, remove_topics: bool
+    blue: AdminClient,
+    move: Move,
+    run: Run,
+    moves: Moves,
+    clusters: Sequence[str],
+    *,
+    remove_topics: bool,
+    unload: bool,
 ) -> NamespaceCleanUp:
     """End replication, remove from blue the subscriptions that were transferred to green, and its topics on request.
 
-    A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent. Under
-    the flag of the cluster the subscription is set to its end instead of removed.
+    A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent. Where
+    the strategy keeps subscriptions, they are set to their end instead of removed.
 
     :param clusters: the namespace's replication clusters before the run, to which it goes on replicating.
+    :param unload: unload the topics of which nothing is left to read.
     :param remove_topics: consumers that subscribe by pattern lose a topic on green when it is deleted here, and clients
         cannot reach a partitioned topic through blue any more: only when all applications name green.
     :raises PreconditionFailed: there is no verdict, a client is still connected, or a topic was recreated.
@@ -194,14 +231,51 @@ async def clean_up_namespace(
     if move.strategy.copies:
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters)
     topics = stored_transfers(run, str(move.namespace)).values()
-    finish = _skip_backlog if move.strategy.flags_cluster else _remove_subscription
+    finish = _skip_backlog if move.strategy.keeps_subscriptions else _remove_subscription
     removed = [
         await finish(blue, TopicName.parse(cursor.topic), cursor.subscription, moves.blue, run)
         for topic in topics
         for cursor in topic.cursors
     ]
     removed_topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
+    if unload and not move.strategy.keeps_subscriptions:
+        await unload_read(blue, move)
     return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
+
+
+async def _redirects_at_once(blue: AdminClient, run: Run) -> bool:
+    """Whether every broker redirects clients of unloaded topics without waiting, by its version: a call for each.
+
+    Others stand still for 30 s when about as many such clients connect at once as they have cores (observed, 4.0.7). A
+    broker that does not tell its version, or was accepted as unread, may be of any.
+    """
+    if accepted_as_unread(run):
+        return False
+    try:
+        versions = await asyncio.gather(*(blue.version(broker) for broker in await blue.brokers()))
+    except FleetError as error:
+        log.warning("%s: the versions of its brokers are unknown: %s", blue.connection.name, error)
+        return False
+    return all(map(REDIRECTS_WITHOUT_WAITING.holds, versions))
+
+
+async def unload_read(blue: AdminClient, move: Move) -> None:
+    """Unload the terminated partitions of which nothing is left to read.
+
+    A loaded one accepts a subscription that does not exist any more, delivers everything that is stored to it, and
+    redirects it then: an application that restarts would get all messages again, each time (observed, 4.0 to 5.0). An
+    unloaded one is not loaded under the flag: its clients are redirected when they connect. Nothing can be read from it
+    any more, so proofs come before. Calls: one for each topic, one for each partition; a second call changes nothing.
+    """
+    statistics = await stats_of(blue, move.partitions)
+    read = [topic for topic, stats in statistics.items() if isinstance(stats, TopicStats) and _is_read(stats)]
+    await asyncio.gather(*(blue.put(f"/{topic.path}/unload") for topic in read))
+
+
+def _is_read(stats: TopicStats) -> bool:
+    """Whether neither a subscription nor another cluster lacks a message of it."""
+    unread = any(subscription.backlog for subscription in stats.subscriptions.values())
+    return not unread and not any(stats.replication_backlog.values())
 
 
 def require_verdict(run: Run, move: Move) -> None:
@@ -221,8 +295,7 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
     except NotFound:
         return 0
     except Conflict:
-        # Unloaded under the flag: it cannot be changed while the flag is set. It counts as left.
-        log.warning("%s is not loaded: subscription %r stays on %s", topic, name, own)
+        # Unloaded under the flag: it cannot be changed while the flag is set. If it exists, it counts as left.
         return 0
     if cursor is None:
         return 0

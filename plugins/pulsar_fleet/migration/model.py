@@ -62,6 +62,15 @@ class Strategy(StrEnum):
         return self is not Strategy.REPOINT
 
     @property
+    def keeps_subscriptions(self) -> bool:
+        """Whether subscriptions that continue on green stay on blue, at their end.
+
+        Where blue serves its terminated topics, an application that restarts there would create a removed one again,
+        from the earliest message. The flag of a namespace removes them (observed, 4.0 to 5.0).
+        """
+        return self in (Strategy.WHOLE_CLUSTER, Strategy.REPOINT)
+
+    @property
     def flags_cluster(self) -> bool:
         """Whether the flag of the cluster redirects the clients, and not one for each namespace."""
         return self is Strategy.WHOLE_CLUSTER

@@ -36,6 +36,7 @@ class Request:
     :param blue: the cluster that the namespaces leave in a migration, as the operator named it; `green` the other.
     :param strategy: a value of `Strategy` for all namespaces, or `auto`.
     :param waivers: documents that `Waiver.parse` reads.
+    :param unload_terminated_topics: at the end, where the brokers redirect clients of unloaded topics without waiting.
     """
 
     blue: str
@@ -48,6 +49,7 @@ class Request:
     spark_above_entries: int = SPARK_ABOVE_ENTRIES
     max_bytes_per_second: int | None = None
     drain_timeout_minutes: int = 60
+    unload_terminated_topics: bool = True
     dry_run: bool = False
 
     @classmethod

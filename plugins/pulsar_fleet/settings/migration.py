@@ -62,6 +62,17 @@ PROOF = {
         description="Read limit of a proof per broker, over all tasks. Empty: no limit.",
     ),
 }
+UNLOAD = {
+    "unload_terminated_topics": _own(
+        "unload_terminated_topics",
+        "boolean",
+        title="Unload terminated topics",
+        description="At the end, unload on the old cluster the topics of which nothing is left to read: an application "
+        "that restarts with the old address is then sent on at once, while from a loaded topic it gets all stored "
+        "messages again if it starts at the earliest. Nothing can be read from them there any more. Not done where "
+        "brokers are older than 4.0.12 or 4.2.3, which stand still when several clients are sent on at once.",
+    ),
+}
 DRAIN = {
     "drain_timeout_minutes": _own(
         "drain_timeout_minutes",
@@ -137,6 +148,7 @@ SETTINGS = {
         description="With replicate_then_repoint, how long the run waits until the applications have left blue; after "
         "it the run fails, names those that have not, and has terminated nothing.",
     ),
+    **UNLOAD,
     "delete_inactive_topics_on_blue": _own(
         "delete_inactive_topics_on_blue",
         "boolean",
@@ -180,6 +192,7 @@ FAILBACK_SETTINGS = {
     **QUIESCE,
     **PROOF,
     **DRAIN,
+    **UNLOAD,
     "dry_run": setting(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
 }
 

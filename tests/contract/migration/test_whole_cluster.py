@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -13,6 +14,7 @@ from typing import Any
 import pulsar
 import pytest
 from tests.support.applications import Publisher, Subscriber
+from tests.support.restarted_clients import RestartedClient, publish, restart
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
@@ -41,6 +43,7 @@ from pulsar_sandbox import Sandbox
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.fleet]
 
 ARCHIVE = "archive"
+SHARED = (pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared)
 SALES, STOCK, EMPTY = (NamespaceName("acme", name) for name in ("sales", "stock", "empty"))
 LATER = NamespaceName("acme", "later")
 RATE = {"publishThrottlingRateInMsg": 5000, "publishThrottlingRateInByte": -1}
@@ -224,10 +227,37 @@ async def test_every_namespace_is_redirected_at_once_and_nothing_is_lost(make_es
         assert (await read_runs(green)).brokers is None
         # Nothing is restored later: an unloaded topic would do harm.
         assert not (await find_overrides(blue)).needs_restoration
+    await require_continued(estate)
     phases = [entry.phase for entry in estate.run.ledger.phases(estate.run.id) if entry.namespace == str(STOCK)]
     assert phases[-3:] == [Phase.DRAINED, Phase.VERIFIED, Phase.FINISHED]
     report = store_migration_report(estate.run, {}, None).markdown()
     assert str(STOCK) in report
+
+
+async def require_continued(estate: Estate) -> None:
+    """Applications that restart with blue's address get nothing again.
+
+    Those with one active consumer wait there for messages, since 3.0 redirects none that waits; connected to green they
+    get what was published since, as the others do through blue.
+    """
+    await estate.stop()
+    blue, green = estate.sides.blue, estate.sides.green
+    clients = [
+        RestartedClient(subscriber.topic, subscriber.kind, position, subscription=subscriber.subscription)
+        for subscriber, position in zip(
+            estate.subscribers,
+            (pulsar.InitialPosition.Earliest, pulsar.InitialPosition.Latest, *[pulsar.InitialPosition.Earliest] * 2),
+            strict=True,
+        )
+    ]
+    later = [f"later-{number}" for number in range(5)]
+    await asyncio.to_thread(publish, green, {client.topic for client in clients}, later)
+    shared = {client: Counter(later) for client in clients if client.kind in SHARED}
+    waiting = {client: Counter(later) for client in clients if client.kind not in SHARED}
+    assert await restart(blue, shared) == {}
+    for _ in range(2):
+        assert await restart(blue, {client: Counter() for client in clients}) == {}
+    assert await restart(green, waiting) == {}
 
 
 @pytest.mark.parametrize("killed_when", [is_throttled, redirects_every_topic])

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Collection, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.cleanup import remove_topic
 from pulsar_fleet.migration.failback.checks import LeftoverTopic
-from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SubscriptionState
 from pulsar_fleet.snapshot.resources import read_info, read_partition_counts, subscriptions_in_info
 
 log = logging.getLogger(__name__)
@@ -64,13 +65,16 @@ async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, gre
 async def _leftover(blue: AdminClient, topic: TopicName, count: int, existing: Collection[TopicName]) -> LeftoverTopic:
     info = await read_info(blue, topic, topic.partitions(count), existing)
     documents: dict[str, JsonObject] = info.get("partitions") or {str(topic): info}
-    clients = await asyncio.gather(*(_clients(blue, partition) for partition in topic.partitions(count)))
+    statistics = await stats_of(blue, topic.partitions(count))
+    loaded = {name: stats for name, stats in statistics.items() if isinstance(stats, TopicStats)}
     return LeftoverTopic(
         topic=topic,
         partitions=count,
         terminated=bool(documents) and all("terminatedPosition" in document for document in documents.values()),
-        subscriptions=tuple(sorted({cursor.name for cursor in subscriptions_in_info(topic, info)})),
-        clients=tuple(str(client) for partition in clients for client in partition),
+        subscriptions=tuple(
+            sorted({cursor.name for cursor in subscriptions_in_info(topic, info) if _is_unread(cursor, loaded)})
+        ),
+        clients=tuple(str(client) for stats in loaded.values() for client in stats.clients),
         entries=sum(_entries(document) for document in documents.values()),
     )
 
@@ -79,8 +83,8 @@ def _entries(document: JsonObject) -> int:
     return sum(max(0, int(ledger.get("entries") or 0)) for ledger in document.get("ledgers") or ())
 
 
-async def _clients(blue: AdminClient, partition: TopicName) -> tuple[ConnectedClient, ...]:
-    try:
-        return TopicStats.of(partition, await blue.stats(partition, precise=False)).clients
-    except (Conflict, NotFound):
-        return ()
+def _is_unread(cursor: SubscriptionState, loaded: Mapping[TopicName, TopicStats]) -> bool:
+    """Whether a subscription has unread messages; of a partition that is not loaded, any that exists may have some."""
+    stats = loaded.get(TopicName.parse(cursor.partition))
+    subscription = stats.subscriptions.get(cursor.name) if stats else None
+    return subscription is None or subscription.backlog > 0

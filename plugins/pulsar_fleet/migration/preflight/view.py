@@ -234,6 +234,7 @@ class Expectations:
     :param is_failback: the run reverts a migration: green is the cluster that clients left, and was reopened.
     :param continues: the run moves a later wave of a plan: its waivers may name what an earlier wave moved.
     :param dag_parsing: None outside Airflow.
+    :param unload: whether the run unloads the topics that it has terminated.
     """
 
     prepares_green: bool = True
@@ -241,6 +242,7 @@ class Expectations:
     is_failback: bool = False
     continues: bool = False
     dag_parsing: DagParsing | None = None
+    unload: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

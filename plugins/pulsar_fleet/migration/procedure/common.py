@@ -118,7 +118,9 @@ class Procedure(ABC):
 
     async def clean_up(self, moves: Moves, original: OriginalSettings) -> JsonObject:
         """End replication, and remove from the old cluster what continues on the new one."""
-        return await steps.clean_up_blue(self.sides, self.run, moves, original)
+        return await steps.clean_up_blue(
+            self.sides, self.run, moves, original, unload=self.request.unload_terminated_topics
+        )
 
     async def keep_lease(self) -> None:
         """Renew the lease of the run's namespaces, for a caller that waits."""

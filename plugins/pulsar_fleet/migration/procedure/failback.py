@@ -59,7 +59,12 @@ class Failback(Procedure):
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
         minutes = self.request.drain_timeout_minutes
-        return Expectations(drain_minutes=minutes, is_failback=True, dag_parsing=self.dag_parsing)
+        return Expectations(
+            drain_minutes=minutes,
+            is_failback=True,
+            dag_parsing=self.dag_parsing,
+            unload=self.request.unload_terminated_topics,
+        )
 
     @property
     def _begun(self) -> bool:

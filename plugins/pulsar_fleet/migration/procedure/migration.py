@@ -104,7 +104,12 @@ class Migration(Procedure):
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
         minutes, continues = self.request.drain_timeout_minutes, bool(self.request.continues)
-        return Expectations(drain_minutes=minutes, continues=continues, dag_parsing=self.dag_parsing)
+        return Expectations(
+            drain_minutes=minutes,
+            continues=continues,
+            dag_parsing=self.dag_parsing,
+            unload=self.request.unload_terminated_topics,
+        )
 
     async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
         """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing.
@@ -137,7 +142,9 @@ class Migration(Procedure):
     async def clean_up(self, moves: Moves, original: OriginalSettings) -> JsonObject:
         """As for every procedure; the terminated topics are removed on request."""
         removing = bool(self.request.remove_topics_on_blue)
-        return await steps.clean_up_blue(self.sides, self.run, moves, original, remove_topics=removing)
+        return await steps.clean_up_blue(
+            self.sides, self.run, moves, original, remove_topics=removing, unload=self.request.unload_terminated_topics
+        )
 
     async def restore(self) -> tuple[str, ...] | None:
         """As for every procedure; deletion of inactive topics is restored on request."""

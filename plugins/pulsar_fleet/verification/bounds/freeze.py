@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.error_map import ALREADY_MIGRATED
 from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
@@ -155,7 +156,7 @@ class Freezer:
                 pairs = [replace(pair, notes=(*lost, *pair.notes)) for pair in await bounder.pairs(scope, topic)]
                 return [await self._read_by(pair) for pair in pairs]
             except (FleetError, Unprovable) as error:
-                return [self._problem(topic, str(error), different=False)]
+                return [self._problem(topic, _reason(error), different=False)]
 
     async def _read_by(self, pair: Pair) -> Pair:
         """The pair with the engine that reads it, and from where."""
@@ -180,6 +181,15 @@ class Freezer:
 
     def _problem(self, topic: TopicName, reason: str, *, different: bool) -> Problem:
         return Problem(str(topic.namespace), str(topic), different, reason)
+
+
+def _reason(error: FleetError | Unprovable) -> str:
+    if ALREADY_MIGRATED not in str(error):
+        return str(error)
+    return (
+        f"{error}: a migration has moved it, and it is not loaded there any more, so nothing of it can be read; the "
+        "verdict of that migration has compared it"
+    )
 
 
 async def _name(admin: AdminClient) -> str:

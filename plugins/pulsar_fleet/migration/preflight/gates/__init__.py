@@ -32,6 +32,7 @@ GateCheck = Callable[[View], Iterator[Finding]]
 GATE_CHECKS: tuple[GateCheck, ...] = (
     brokers.migration_check_runs_on_every_broker,
     brokers.resources_are_not_created_by_the_broker,
+    brokers.unloaded_topics_redirect_at_once,
     brokers.everything_could_be_read,
     redirects.blue_redirects_single_namespaces,
     redirects.redirect_is_complete_and_green,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem, remedy_for
+from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING, version_order
 from pulsar_fleet.migration.cutover.checking_brokers import CHECK_PERIOD, SELDOM_SECONDS
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import ClusterFacts, View
@@ -43,6 +44,12 @@ _SUPERUSER = blocks(
     "Only a superuser may read the brokers' settings, store the redirect and set the flag: gates cannot be evaluated.",
     never_waived="the cut-over would fail half-way.",
 )
+_RESTART_REPEATS = warns(
+    "restart-repeats",
+    Owner.APPLICATION,
+    "An application that restarts through {blue} after the run, with a subscription from the earliest message, gets "
+    "again what {blue} still stores of its topics, at each restart.",
+)
 _FUNCTIONS_UNKNOWN = blocks(
     "functions-unknown",
     Owner.BLUE,
@@ -59,6 +66,19 @@ _INCOMPLETE = blocks(
     Owner.RUN,
     "The other gates could not check what was not read.",
 )
+
+
+def unloaded_topics_redirect_at_once(view: View) -> Iterator[Finding]:
+    """Topics stay loaded on brokers that stand still when many clients of unloaded ones are redirected (observed)."""
+    versions = sorted({broker.version for broker in view.blue.snapshot.brokers}, key=version_order)
+    waiting = [version for version in versions if not REDIRECTS_WITHOUT_WAITING.holds(version)]
+    if view.redirected and not view.blue.unflagged and view.expected.unload and waiting:
+        yield _RESTART_REPEATS.finding(
+            f"cluster {view.blue.name}",
+            f"its brokers run Pulsar {', '.join(waiting)}: the run leaves terminated topics loaded there",
+            f"upgrade {{blue}} to {', '.join(REDIRECTS_WITHOUT_WAITING.since)} or later before the run, or connect "
+            "applications to {green} before they restart.",
+        )
 
 
 _REACH_BROKER = (
