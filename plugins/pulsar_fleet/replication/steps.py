@@ -27,7 +27,9 @@ from pulsar_fleet.replication.setup.departure import (
     cluster_data_of,
     connected_producers,
     ending_links,
+    growing_topic_lists,
     lists_of,
+    require_lists_kept,
     tenants_in_use,
     tenants_of,
     unsent,
@@ -41,6 +43,7 @@ from pulsar_fleet.replication.stored_plan import read_plan, store_plan
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import read_clusters_in_effect
 
 CONTENTS, STARTS, ENDS = "contents", "starts", "ends"
 CONFIRM_SECONDS = 60.0
@@ -176,7 +179,8 @@ async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run
     What something else still uses stays, and is named.
 
     :raises Unavailable: something is not sent yet; nothing was changed.
-    :raises PreconditionFailed: a replicator does not end; a cluster that leaves has gone or come back since the plan.
+    :raises PreconditionFailed: a replicator does not end; a cluster that leaves has gone or come back since the plan; a
+        topic would lose a cluster that remains.
     """
     if waiting := await backlog_of_ending_links(clusters, planned, run):
         raise Unavailable(f"{waiting}. Nothing has been ended.")
@@ -184,6 +188,7 @@ async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run
     order = [*stored.topology.leaving, *stored.topology.receive_only, *stored.topology.members]
     ends = {name: stored.clusters[name].ends for name in order if name in stored.clusters}
     for name, changes in ends.items():
+        await require_lists_kept(clusters.admins[name], stored, name)
         await stage.apply_one(name, lists_of(changes), checked=True)
         await _wait_ended(clusters.admins[name], name, stored)
     for name, changes in ends.items():
@@ -236,15 +241,27 @@ async def _copy_history(admin: AdminClient, own: str, stored: ReplicationPlan, r
     for namespace, links in stored.new_links.items():
         targets = [link.target for link in links if link.source == own]
         if targets:
-            partitions = await partitions_of(admin, [namespace], stored.topics)
+            partitions = await _replicated_partitions(admin, own, stored, [namespace])
             await copy_history(admin, partitions, targets, request.history_since)
+    for topic, listed in growing_topic_lists(stored, own).items():
+        added = {*listed} - {*await read_clusters_in_effect(admin, topic)}
+        stored_in = await partitions_of(admin, [str(topic.namespace)], [str(topic)])
+        await copy_history(admin, stored_in, sorted(added), request.history_since)
+
+
+async def _replicated_partitions(
+    admin: AdminClient, own: str, stored: ReplicationPlan, namespaces: Sequence[str]
+) -> list[TopicName]:
+    """What stores the messages that a cluster replicates: without topics that it keeps by lists of their own."""
+    partitions = await partitions_of(admin, namespaces, stored.topics)
+    return [partition for partition in partitions if str(partition.parent) not in stored.kept_local.get(own, ())]
 
 
 async def _confirm(
     admin: AdminClient, own: str, stored: ReplicationPlan, seconds: float, progress: Progress | None
 ) -> Sequence[LinkState]:
     targets = [link.target for link in stored.topology.links() if link.source == own]
-    partitions = await partitions_of(admin, stored.namespaces, stored.topics)
+    partitions = await _replicated_partitions(admin, own, stored, stored.namespaces)
     return await confirm_links(admin, own, targets, partitions, seconds=seconds, progress=progress)
 
 

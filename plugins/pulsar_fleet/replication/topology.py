@@ -53,6 +53,10 @@ class Topology(Document):
         for source in self.members:
             yield from (Link(source, target) for target in self.remaining if target != source)
 
+    def gone_from(self, cluster: str) -> set[str]:
+        """The clusters that leave, as `cluster` sees them: a cluster that leaves itself sends to none that remains."""
+        return {*(self.remaining if cluster in self.leaving else self.leaving)} - {cluster}
+
     def growing_list(self, cluster: str, current: Collection[str]) -> list[str]:
         """The list that starts all links of a cluster and ends none."""
         return sorted({*current, *self.list_of(cluster)})

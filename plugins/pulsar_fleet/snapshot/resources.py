@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.effective import clusters_in_effect
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import without_overrides
@@ -106,6 +107,19 @@ def schema_state(topic: TopicName, version: JsonObject) -> SchemaState:
         dict(version.get("properties") or {}),
         int(version.get("timestamp") or 0),
     )
+
+
+async def read_clusters_in_effect(admin: AdminClient, topic: TopicName, *, without_own: bool = False) -> list[str]:
+    """The list of clusters in effect for a topic now; three calls.
+
+    :param without_own: as it would be without the topic's own list.
+    """
+    lists = [
+        {"replicationClusters": await admin.get(f"/{topic.path}/replication", isGlobal=scope)}
+        for scope in (False, True)
+    ]
+    namespace, own = await admin.namespace(topic.namespace) or {}, await admin.cluster_name()
+    return clusters_in_effect(local={} if without_own else lists[0], shared=lists[1], namespace=namespace, own=own)
 
 
 async def _read_local(admin: AdminClient, namespace: NamespaceName) -> JsonObject:

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
 
+_TOPIC_LIST = "replicationClusters"
 _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 
 
@@ -64,6 +65,14 @@ def effective_value(
     # A broker looks up each part of these policies separately.
     documents = (parts for parts in reversed(set_values) if isinstance(parts, dict))
     return {part: value for parts in documents for part, value in parts.items()} or first
+
+
+def clusters_in_effect(
+    *, local: Mapping[str, Json], shared: Mapping[str, Json], namespace: Mapping[str, Json], own: str
+) -> list[str]:
+    """The list of clusters in effect for a topic of the cluster `own`: its own, its global one, or its namespace's."""
+    lists = (local.get(_TOPIC_LIST), shared.get(_TOPIC_LIST), namespace.get("replication_clusters"), [own])
+    return sorted(next(clusters for clusters in lists if clusters))
 
 
 def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[str, Json]) -> Json:

@@ -16,7 +16,8 @@ from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import with_parent
+from pulsar_fleet.cluster.names import TopicName, with_parent
+from pulsar_fleet.cluster.policies.model import Scope, TopicPolicyField
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 from pulsar_fleet.planning.apply.live_state import LiveState
@@ -25,10 +26,12 @@ from pulsar_fleet.planning.changes.limits import with_both_limits
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazards.guards import guard_call
 from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.snapshot.resources import read_clusters_in_effect
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
+_OWN_LIST = str(TopicPolicyField(Scope.LOCAL, "replicationClusters"))
 _POSITION_NOT_STORED = "unable to persist readPosition"
 _RETRY_SECONDS = (1.0, 5.0)
 _POLL_SECONDS = 0.02
@@ -93,6 +96,10 @@ class Writer:
         """
         failed: FleetError | None = None
         async with self._slots:
+            try:
+                await self._require_no_cluster_cut(change)
+            except FleetError as error:
+                return error
             for call in change.calls:
                 try:
                     await (self._send_shown(call) if confirm else self._send_call(change, call))
@@ -144,6 +151,25 @@ class Writer:
         if call.method == "DELETE" and call.path.startswith("/clusters/") and call.path.count("/") == 2:
             await self._require_unused(unquote(call.path.rpartition("/")[2]))
         await self.admin.send(replace(call, body=restore_secrets(call.body, self.secrets)))
+
+    async def _require_no_cluster_cut(self, change: Change) -> None:
+        """Refuse a list of a topic's own that ends replication which the plan did not see.
+
+        The list of its namespace counts for the topic until then, and may have grown since the plan.
+        """
+        own_list = change.resource is Resource.TOPIC_POLICY and change.field == _OWN_LIST
+        if not own_list or change.hazard.needs_permission:
+            return
+        topic = TopicName.parse(change.name)
+        current = await read_clusters_in_effect(self.admin, topic)
+        after = change.after or await read_clusters_in_effect(self.admin, topic, without_own=True)
+        if cut := sorted({*current} - {*after}):
+            raise PreconditionFailed(
+                f"The list in effect for {topic} on {self.own} is {', '.join(current)} by now, and the planned change "
+                f"leaves {', '.join(sorted(after))}: replication to {', '.join(cut)} would end. Nothing was sent: plan "
+                "again.",
+                cluster=self.own,
+            )
 
     async def _require_unused(self, cluster: str) -> None:
         """Refuse to delete a cluster in use: the broker would delete it even while namespaces replicate to it."""

@@ -21,6 +21,7 @@ from pulsar_fleet.preflight.checks import (
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.replication.request import Request
+from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.topology import Link, Topology
 from pulsar_fleet.snapshot.model import Snapshot
@@ -83,6 +84,7 @@ def check_replication(
     findings: dict[tuple[str, str], Finding] = {}
     found = (
         *_unnamed_clusters(snapshots, topology, request, planned.namespaces),
+        *_kept_local(planned),
         *_wrong_addresses(observations),
         *_producers(observations),
         *(finding for link in topology.links() for finding in _of_link(link, snapshots)),
@@ -171,10 +173,14 @@ def topics_with_history(
 
 def _on_both(link: Link, snapshots: Mapping[str, Snapshot], planned: ReplicationPlan) -> Iterator[str]:
     """Of a link that exists already the history is not copied."""
+    source, present = snapshots[link.source], {row.name for row in snapshots[link.target].topics}
     new = {namespace for namespace, links in planned.new_links.items() if link in links}
-    present = {row.name for row in snapshots[link.target].topics}
-    for row in snapshots[link.source].topics:
-        if row.name in present and str(TopicName.parse(row.name).namespace) in new:
+    kept, listed = planned.kept_local.get(link.source, ()), {*topics_with_lists(source, planned.namespaces)}
+    for row in source.topics:
+        topic = TopicName.parse(row.name)
+        if row.name not in present or row.name in kept:
+            continue
+        if link.target not in list_in_effect(source, topic) if topic in listed else str(topic.namespace) in new:
             yield row.name
 
 
@@ -203,6 +209,7 @@ def _unnamed_clusters(
         for state in snapshot.namespaces:
             listed = {*(state.policies.get("replication_clusters") or ())}
             others = sorted(listed - {*topology.clusters})
+            # A run about topics extends what is in effect for them, and leaves the list of the namespace.
             if others and not request.topics and state.name in namespaces:
                 yield blocker(
                     "list-names-other-cluster",
@@ -212,6 +219,19 @@ def _unnamed_clusters(
                     f"name the connection of {others[0]} in 'clusters' or 'receive_only' if it stays, in 'leaving' if "
                     "it ends.",
                 )
+
+
+def _kept_local(planned: ReplicationPlan) -> Iterator[Finding]:
+    for cluster, kept in planned.kept_local.items():
+        for topic in kept:
+            yield warning(
+                "topic-kept-local",
+                f"{topic} on {cluster}",
+                f"has a list of its own, with {cluster} alone",
+                f"This run leaves that list, which counts instead of the namespace's: {cluster} sends none of the "
+                "messages of this topic.",
+                "nothing, if that is meant; else replicate it by a run that names it in 'topics'.",
+            )
 
 
 def _wrong_addresses(observations: Observations) -> Iterator[Finding]:

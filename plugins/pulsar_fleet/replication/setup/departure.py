@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.links.lag import ReplicationProgress, read_replication_progress
@@ -18,6 +19,7 @@ from pulsar_fleet.replication.setup.stages import TOPIC_LIST
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import read_clusters_in_effect
 
 _LISTS = ("replication_clusters", "allowed_clusters")
 
@@ -35,7 +37,7 @@ async def connected_producers(admin: AdminClient, namespaces: Sequence[str]) -> 
 def ending_links(plan: ReplicationPlan, namespace: str, source: str) -> tuple[Link, ...]:
     """The links of one cluster that end in a namespace, for all of its topics or for some."""
     changes = (change for change in plan.clusters[source].ends.changes if _is_list(change, namespace))
-    return tuple(sorted({Link(source, target) for change in changes for target in _targets(change, source)}))
+    return tuple(sorted({Link(source, target) for change in changes for target in _targets(plan, change, source)}))
 
 
 def _is_list(change: Change, namespace: str) -> bool:
@@ -47,7 +49,17 @@ def _is_topic_list(change: Change) -> bool:
     return change.resource is Resource.TOPIC_POLICY and change.field == TOPIC_LIST
 
 
-def _targets(change: Change, source: str) -> set[str]:
+def growing_topic_lists(plan: ReplicationPlan, source: str) -> dict[TopicName, list[str]]:
+    """Topic → the list of its own that it gets when links start."""
+    changes = (change for change in plan.clusters[source].starts.changes if _is_topic_list(change))
+    return {TopicName.parse(change.name): list(change.after) for change in changes}
+
+
+def _targets(plan: ReplicationPlan, change: Change, source: str) -> set[str]:
+    """The clusters that a list loses; without a list of its own a topic goes on to those that remain."""
+    if _is_topic_list(change):
+        gone = plan.topology.gone_from(source)
+        return gone & {*(change.before or gone)}
     return {*(change.before or ())} - {*change.after} - {source}
 
 
@@ -64,13 +76,32 @@ async def unsent(
         change.name
         for change in plan.clusters[link.source].ends.changes
         if _is_topic_list(change)
-        and link.target in _targets(change, link.source)
-        and link.target in (await admin.get(f"/{TopicName.parse(change.name).path}/replication") or ())
+        and link.target in _targets(plan, change, link.source)
+        and link.target in await read_clusters_in_effect(admin, TopicName.parse(change.name))
     ]
     partitions = {*await partitions_of(admin, listing, ())}
     if topics:
         partitions |= {*await partitions_of(admin, namespaces, topics)}
     return await read_replication_progress(admin, link.target, sorted(partitions))
+
+
+async def require_lists_kept(admin: AdminClient, plan: ReplicationPlan, source: str) -> None:
+    """Return if a topic that loses its own list goes on to every cluster of it that remains.
+
+    The list of its namespace counts for it then, and may have changed since the plan.
+
+    :raises PreconditionFailed: it would lose one; nothing of this cluster was changed.
+    """
+    for change in plan.clusters[source].ends.changes:
+        if _is_topic_list(change) and change.after is None:
+            remaining = await read_clusters_in_effect(admin, TopicName.parse(change.name), without_own=True)
+            if cut := sorted({*change.before} - {*remaining} - plan.topology.gone_from(source)):
+                raise PreconditionFailed(
+                    f"{change.name} on {source} replicates to {', '.join(cut)} by its own list only, which this run "
+                    "would take away: the list of its namespace has changed since the plan. No link of "
+                    f"{source} has been ended; start a new run.",
+                    cluster=source,
+                )
 
 
 async def cluster_data_in_use(admin: AdminClient, plan: Plan, redactor: Redactor) -> dict[str, str]:

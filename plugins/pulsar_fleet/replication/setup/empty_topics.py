@@ -17,7 +17,7 @@ from pulsar_fleet.links.partition_stats import internal_stats_documents, stats_o
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.topology import Link
-from pulsar_fleet.snapshot.resources import read_partition_counts
+from pulsar_fleet.snapshot.resources import read_clusters_in_effect, read_partition_counts
 
 
 async def never_used(admin: AdminClient, topics: Mapping[TopicName, int]) -> frozenset[str]:
@@ -48,7 +48,9 @@ async def require_unused(clusters: Clusters, stored: ReplicationPlan) -> None:
     for namespace, links in stored.new_links.items():
         name = NamespaceName.parse(namespace)
         relied = {cluster: _inside(name, topics) for cluster, topics in stored.unused.items()}
-        if not any(relied.values()) or await _any_began(clusters, name, _inside(name, stored.topics), links):
+        # Of a run about topics: others of them may have the link already, by the list of their namespace.
+        topics = _inside(name, stored.topics) & frozenset().union(*relied.values())
+        if not any(relied.values()) or await _any_began(clusters, name, topics, links):
             continue
         unused = {cluster: await _still_unused(clusters.admins[cluster], name, relied[cluster]) for cluster in relied}
         for link in links:
@@ -72,10 +74,10 @@ async def _any_began(
     """Whether a list has a new link already: that of the namespace, or in a run about topics one of theirs."""
     for link in links:
         admin = clusters.admins[link.source]
-        lists = [await admin.get(f"/{TopicName.parse(topic).path}/replication") for topic in topics]
+        lists = [await read_clusters_in_effect(admin, TopicName.parse(topic)) for topic in topics]
         if not topics:
-            lists.append((await admin.namespace(namespace) or {}).get("replication_clusters"))
-        if any(link.target in (listed or ()) for listed in lists):
+            lists.append((await admin.namespace(namespace) or {}).get("replication_clusters") or [])
+        if any(link.target in listed for listed in lists):
             return True
     return False
 

@@ -37,6 +37,7 @@ class ReplicationPlan(Document):
     :param namespaces: the namespaces that are replicated.
     :param topics: the topics, if the run is about topics and not whole namespaces.
     :param new_links: links that begin, by namespace.
+    :param kept_local: member → topics that it replicates to no cluster, by lists of their own that stay as they are.
     :param unused: cluster → topics that another one has too; the history is copied because they hold nothing.
     """
 
@@ -48,6 +49,7 @@ class ReplicationPlan(Document):
     topics: tuple[str, ...]
     new_links: Mapping[str, tuple[Link, ...]]
     clusters: Mapping[str, ClusterPlan]
+    kept_local: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import clusters_in_effect
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.planning.changes.clusters import cluster_path
@@ -26,7 +27,14 @@ from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
 from pulsar_fleet.planning.hazards.rules import ValueChange
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.current_lists import document_of, new_links, topic_list_of
+from pulsar_fleet.replication.setup.current_lists import (
+    document_of,
+    list_in_effect,
+    new_links,
+    topic_list_of,
+    topics_kept_local,
+    topics_with_lists,
+)
 from pulsar_fleet.replication.setup.desired import desired_contents, settings_of
 from pulsar_fleet.replication.setup.plan import ClusterPlan, ReplicationPlan
 from pulsar_fleet.replication.topology import Topology
@@ -62,6 +70,11 @@ def plan_replication(
         topics=tuple(sorted(map(str, request.topics))),
         new_links={name: tuple(new_links(name, snapshots, topology, request)) for name in namespaces},
         clusters=plans,
+        kept_local={
+            name: tuple(map(str, topics_kept_local(snapshots[name], namespaces, request)))
+            for name in topology.members
+            if name in snapshots
+        },
     )
 
 
@@ -81,9 +94,8 @@ class _ClusterPlanner:
     def plan(
         self, members: Sequence[Snapshot], cluster_data: Mapping[str, JsonObject], given: Collection[str]
     ) -> ClusterPlan:
-        leaving = self.own in self.topology.leaving
-        contents, left_alone = ((), ()) if leaving else self._contents(members, cluster_data, given)
-        stages = {"contents": contents, "starts": () if leaving else self._starts(), "ends": self._ends()}
+        contents, left_alone = ((), ()) if self._leaves else self._contents(members, cluster_data, given)
+        stages = {"contents": contents, "starts": () if self._leaves else self._starts(), "ends": self._ends()}
         for changes in stages.values():
             for change in changes:
                 for call in change.calls:
@@ -163,7 +175,8 @@ class _ClusterPlanner:
     def _starts(self) -> Iterable[Change]:
         if self.request.topics:
             return [change for topic in sorted(self.request.topics) for change in self._topic_list(topic)]
-        return [change for name in self.namespaces for change in self._growing_lists(name)]
+        lists = [change for name in self.namespaces for change in self._growing_lists(name)]
+        return [*lists, *self._growing_topic_lists()]
 
     def _growing_lists(self, namespace: str) -> Iterator[Change]:
         document = document_of(self.snapshot, namespace)
@@ -175,11 +188,20 @@ class _ClusterPlanner:
         if grown != current:
             yield self._setting(namespace, _LIST, current, grown, "starts replication")
 
+    def _growing_topic_lists(self) -> Iterator[Change]:
+        """Lists of topics themselves, which count instead of their namespaces'; a topic that is kept here stays."""
+        kept = {*topics_kept_local(self.snapshot, self.namespaces, self.request)}
+        for topic in topics_with_lists(self.snapshot, self.namespaces):
+            if topic not in kept:
+                yield from self._topic_list(topic)
+
     def _topic_list(self, topic: TopicName) -> Iterator[Change]:
-        current = sorted(topic_list_of(self.snapshot, topic))
+        """The list in effect with what the run adds: a list of the topic's own ends that of its namespace for it."""
+        current = list_in_effect(self.snapshot, topic)
         desired = self.topology.growing_list(self.own, current)
         if desired != current and self.own in self.topology.members:
-            yield self._topic_list_change(topic, current, desired, "starts replication")
+            before = sorted(topic_list_of(self.snapshot, topic))
+            yield self._topic_list_change(topic, before, desired, current, "starts replication")
 
     def _ends(self) -> Iterable[Change]:
         if self.request.topics:
@@ -191,48 +213,72 @@ class _ClusterPlanner:
     def _shrinking_list(self, namespace: str) -> Iterator[Change]:
         document = document_of(self.snapshot, namespace)
         current = sorted(document.get(_LIST) or [self.own])
-        leaves = self.own in self.topology.leaving
-        before = current if leaves else self.topology.growing_list(self.own, current)
+        before = current if self._leaves else self.topology.growing_list(self.own, current)
         after = self.topology.list_of(self.own)
         if document and self.topology.ends_links(self.own, before):
             yield self._setting(namespace, _LIST, before, after, "ends replication, after its backlog was sent")
 
     def _shrinking_topic_lists(self) -> Iterator[Change]:
-        """Lists of topics themselves that name a cluster which leaves."""
-        for row in self.snapshot.topic_policies:
-            topic, current = TopicName.parse(row.topic), sorted(row.policies.get("replicationClusters") or ())
-            if row.scope != Scope.LOCAL or str(topic.namespace) not in self.namespaces:
+        """Lists of topics themselves that name a cluster which leaves; one that the run extends first is extended.
+
+        A topic whose list is its namespace's then has no list any more, as before a run that replicated it by itself.
+        """
+        gone, reason = self.topology.gone_from(self.own), "ends replication, after its backlog was sent"
+        grown = {change.name: change.after for change in self._growing_topic_lists()} if not self._leaves else {}
+        for topic in topics_with_lists(self.snapshot, self.namespaces):
+            current = grown.get(str(topic)) or list_in_effect(self.snapshot, topic)
+            if not gone & {*current}:
                 continue
-            if self._gone & {*current}:
-                after = sorted({*current} - self._gone | {self.own})
-                reason = "ends replication, after its backlog was sent"
-                yield self._topic_list_change(topic, current, after, reason)
+            before = grown.get(str(topic)) or sorted(topic_list_of(self.snapshot, topic))
+            after = sorted({*current} - gone | {self.own})
+            unset = before and after == self._list_without_own(topic)
+            yield self._topic_list_change(topic, before, None if unset else after, current, reason, effective=after)
+
+    def _list_without_own(self, topic: TopicName) -> list[str]:
+        """The list that is in effect for a topic without its own one, at the end of the run."""
+        policies = {row.scope: row.policies for row in self.snapshot.topic_policies if row.topic == str(topic)}
+        listed = document_of(self.snapshot, str(topic.namespace)).get(_LIST) or [self.own]
+        before = listed if self._leaves else self.topology.growing_list(self.own, listed)
+        ends = self.topology.ends_links(self.own, before)
+        after = self.topology.list_of(self.own) if ends else before
+        return clusters_in_effect(
+            local={}, shared=policies.get(Scope.GLOBAL, {}), namespace={_LIST: after}, own=self.own
+        )
 
     @property
-    def _gone(self) -> set[str]:
-        """The clusters to which this one replicates no more."""
-        leaves = self.own in self.topology.leaving
-        return {*(self.topology.remaining if leaves else self.topology.leaving)} - {self.own}
+    def _leaves(self) -> bool:
+        return self.own in self.topology.leaving
 
-    def _topic_list_change(self, topic: TopicName, current: list[str], after: list[str], reason: str) -> Change:
+    def _topic_list_change(
+        self,
+        topic: TopicName,
+        before: list[str],
+        after: list[str] | None,
+        current: list[str],
+        reason: str,
+        effective: list[str] | None = None,
+    ) -> Change:
+        """A change of a topic's own list.
+
+        :param current: the list in effect before it, `effective` after it: they say whether a cluster is taken away.
+        """
         policy = TOPIC_BY_FIELD["replicationClusters"]
-        return self._with_risks(
-            Change(
-                resource=Resource.TOPIC_POLICY,
-                name=str(topic),
-                field=TOPIC_LIST,
-                action=Action.SET,
-                calls=topic_policy_calls(policy, topic, Scope.LOCAL, current or None, after),
-                before=current or None,
-                after=after,
-                hazard=Hazard.REVERSIBLE,
-                reason=reason,
-            )
+        change = Change(
+            resource=Resource.TOPIC_POLICY,
+            name=str(topic),
+            field=TOPIC_LIST,
+            action=Action.SET if after else Action.UNSET,
+            calls=topic_policy_calls(policy, topic, Scope.LOCAL, before or None, after),
+            before=before or None,
+            after=after,
+            hazard=Hazard.REVERSIBLE,
+            reason=reason,
         )
+        return with_risks(change, self.own, (ValueChange(change.resource, _LIST, current, effective or after),))
 
     def _tenants_without(self) -> Iterator[Change]:
         """Tenants stop allowing what no list needs; the ones that the plan extends first are not shortened."""
-        gone = {*self.topology.leaving} if self.own not in self.topology.leaving else {*self.topology.remaining}
+        gone = self.topology.gone_from(self.own)
         for tenant in self.snapshot.tenants:
             after = sorted({*tenant.allowed_clusters} - gone | {self.own})
             before = _tenant_document(tenant.admin_roles, self._extended(tenant.name, tenant.allowed_clusters))
@@ -253,15 +299,13 @@ class _ClusterPlanner:
     def _extended(self, tenant: str, allowed: Collection[str]) -> set[str]:
         """What the tenant allows after the first stage."""
         ours = any(NamespaceName.parse(name).tenant == tenant for name in self.namespaces)
-        leaves = self.own in self.topology.leaving
-        return {*allowed, *(self.topology.list_of(self.own) if ours and not leaves else ())}
+        return {*allowed, *(self.topology.list_of(self.own) if ours and not self._leaves else ())}
 
     def _cluster_data_without(self) -> Iterator[Change]:
         if not self.request.delete_cluster_data:
             return
-        gone = self.topology.remaining if self.own in self.topology.leaving else self.topology.leaving
         for peer in self.snapshot.clusters:
-            if peer.name in gone and peer.name != self.own:
+            if peer.name in self.topology.gone_from(self.own):
                 call: Call = bare("DELETE", cluster_path(peer.name))
                 yield Change(
                     resource=Resource.CLUSTER,

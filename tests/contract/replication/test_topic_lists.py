@@ -1,0 +1,143 @@
+"""A topic's list of clusters counts instead of its namespace's: what is in effect is extended, never cut unasked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.data_centres import make_origin, plan, replicate, request_of, undo
+from tests.support.fleets import airflow_connection, connection
+from tests.support.kinds import StartClusters
+from tests.support.shadows import delivered, publish
+from tests.support.shell import Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_sandbox import Sandbox
+
+NAMES = ("blue", "green", "c")
+NOWHERE = {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
+
+
+async def own_list(admin: AdminClient, topic: TopicName, scope: bool = False) -> Json:
+    return sorted(await admin.get(f"/{topic.path}/replication", isGlobal=scope) or ())
+
+
+@pytest.fixture
+def connections(blue: ClusterConnection, green: ClusterConnection, records: Path) -> dict[str, ClusterConnection]:
+    return {"blue": blue, "green": green}
+
+
+@asynccontextmanager
+async def replicating_to_far(admin: AdminClient, namespace: NamespaceName) -> AsyncIterator[TopicName]:
+    """A topic in a namespace of blue that replicates to a cluster `far`, which does not answer."""
+    _, audit = await make_origin(admin, namespace)
+    known = "far" in await admin.clusters()
+    if not known:
+        await admin.put_cluster("far", NOWHERE)
+    await admin.post(f"/tenants/{namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "far"]})
+    await admin.post(f"/namespaces/{namespace.path}/replication", ["blue", "far"])
+    yield audit
+    if await own_list(admin, audit):
+        await admin.delete(f"/{audit.path}/replication")
+    await admin.post(f"/namespaces/{namespace.path}/replication", ["blue"])
+    await admin.post(f"/tenants/{namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    if not known:
+        await admin.delete("/clusters/far")
+
+
+@pytest.mark.cluster
+async def test_a_topic_by_itself_goes_on_to_the_clusters_of_its_namespace(
+    connections: dict[str, ClusterConnection],
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    async with replicating_to_far(on_blue, new_namespace()) as topic:
+        await asyncio.to_thread(publish, connections["blue"].service_url, topic, 5)
+        done = await replicate(connections, request_of("blue", "green", topics=[str(topic)]), "extends")
+        assert await own_list(on_blue, topic) == ["blue", "far", "green"]
+        await asyncio.to_thread(publish, connections["blue"].service_url, topic, 5)
+        assert (await on_blue.stats(topic, precise=True))["replication"]["far"]["replicationBacklog"] == 10
+        assert await asyncio.to_thread(delivered, connections["green"].service_url, topic) == 5
+        again = await plan(connections, request_of("blue", "green", topics=[str(topic)]), "again")
+        assert again.planned.changes == 0
+        await undo(done, {"blue": on_blue, "green": on_green})
+        assert await own_list(on_blue, topic) == []
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    with start_clusters(tmp_path_factory.mktemp("topic-lists"), clusters=NAMES) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def admins(three: Sandbox) -> AsyncIterator[dict[str, AdminClient]]:
+    async with AsyncExitStack() as stack:
+        yield {cluster.name: await stack.enter_async_context(AdminClient(connection(cluster))) for cluster in three}
+
+
+@pytest.fixture
+def shell(records: Path, three: Sandbox) -> Shell:
+    environment = {f"AIRFLOW_CONN_{cluster.name.upper()}": airflow_connection(connection(cluster)) for cluster in three}
+    return Shell(records, ("blue", "green"), environment)
+
+
+async def arrives(three: Sandbox, name: str, topic: TopicName, count: int, subscription: str) -> None:
+    """Until a cluster has stored so many messages; no more come."""
+    got = 0
+    async with asyncio.timeout(60):
+        while got < count:
+            got = await asyncio.to_thread(delivered, three[name].service_url, topic, subscription)
+    assert got == count, name
+
+
+def done(shell: Shell, *words: object) -> str:
+    said = shell.run(*words, "--yes")
+    assert said.state == 0, said.out + said.err
+    return said.out
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_copy_leaves_the_replication_of_its_topic_and_ends_alone(
+    three: Sandbox, admins: dict[str, AdminClient], shell: Shell, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    _, topic = await make_origin(admins["blue"], namespace)
+    done(shell, "replicate", "blue", "green", "--namespaces", namespace)
+    done(shell, "serve-read-only", "blue", "--topics", topic, "--other-cluster", "c")
+    assert await own_list(admins["blue"], topic) == ["blue", "c", "green"]
+    await asyncio.to_thread(publish, three["blue"].service_url, topic, 50)
+    for name in NAMES:
+        await arrives(three, name, topic, 50, "after")
+
+    # The page says that a copy ends with its cluster in 'leaving'.
+    done(shell, "replicate", "blue", "green", "--leaving", "c", "--namespaces", namespace)
+    assert await own_list(admins["blue"], topic) == []
+    await asyncio.to_thread(publish, three["blue"].service_url, topic, 50)
+    await arrives(three, "green", topic, 100, "ended")
+    await arrives(three, "c", topic, 50, "ended")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_namespace_whose_topic_has_a_copy_is_replicated_with_this_topic(
+    three: Sandbox, admins: dict[str, AdminClient], shell: Shell, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    _, topic = await make_origin(admins["blue"], namespace)
+    await asyncio.to_thread(publish, three["blue"].service_url, topic, 10)
+    done(shell, "serve-read-only", "blue", "--topics", topic, "--other-cluster", "c")
+    assert await own_list(admins["blue"], topic) == ["blue", "c"]
+    done(shell, "replicate", "blue", "green", "--namespaces", namespace, "--history")
+    assert await own_list(admins["blue"], topic) == ["blue", "c", "green"]
+    await asyncio.to_thread(publish, three["blue"].service_url, topic, 40)
+    for name in NAMES:
+        await arrives(three, name, topic, 50, "after")
