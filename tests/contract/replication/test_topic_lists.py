@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.data_centres import make_origin, plan, replicate, request_of, undo
+from tests.support.data_centres import finding_ids, make_origin, opened, plan, replicate, request_of, undo
 from tests.support.fleets import airflow_connection, connection
 from tests.support.kinds import StartClusters
 from tests.support.shadows import delivered, publish
@@ -16,8 +16,10 @@ from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.replication import steps
 from pulsar_sandbox import Sandbox
 
 NAMES = ("blue", "green", "c")
@@ -69,6 +71,58 @@ async def test_a_topic_by_itself_goes_on_to_the_clusters_of_its_namespace(
         assert again.planned.changes == 0
         await undo(done, {"blue": on_blue, "green": on_green})
         assert await own_list(on_blue, topic) == []
+
+
+@pytest.mark.cluster
+async def test_a_topics_global_list_is_extended_too(
+    connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    async with replicating_to_far(on_blue, new_namespace()) as topic:
+        await on_blue.post(f"/{topic.path}/replication", ["blue", "far"], isGlobal=True)
+        async with asyncio.timeout(30):
+            while await own_list(on_blue, topic, scope=True) != ["blue", "far"]:
+                await asyncio.sleep(0.1)
+        await on_blue.post(f"/namespaces/{topic.namespace.path}/replication", ["blue"])
+        await replicate(connections, request_of("blue", "green", topics=[str(topic)]), "extends-global")
+        assert await own_list(on_blue, topic) == ["blue", "far", "green"]
+        await on_blue.delete(f"/{topic.path}/replication", isGlobal=True)
+
+
+@pytest.mark.cluster
+async def test_a_list_that_would_end_what_began_since_the_plan_is_not_stored(
+    connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    async with replicating_to_far(on_blue, new_namespace()) as topic:
+        path, request = (
+            f"/namespaces/{topic.namespace.path}/replication",
+            request_of("blue", "green", topics=[str(topic)]),
+        )
+        await on_blue.post(path, ["blue"])
+        done = await plan(connections, request, "late")
+        await on_blue.post(path, ["blue", "far"])
+        async with opened(connections, request) as clusters:
+            await steps.apply_contents(clusters, done.planned, done.run)
+            with pytest.raises(InvalidRequest, match="replication to far would end"):
+                await steps.start_links(clusters, done.planned, request, done.run)
+        assert await own_list(on_blue, topic) == []
+
+
+@pytest.mark.cluster
+async def test_a_topic_that_its_own_list_keeps_local_does_not_fail_the_run(
+    connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    events, audit = await make_origin(on_blue, namespace)
+    await on_blue.post(f"/{audit.path}/replication", ["blue"])
+    async with asyncio.timeout(30):
+        while await own_list(on_blue, audit) != ["blue"]:
+            await asyncio.sleep(0.1)
+    done = await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)], history=True), "kept")
+    assert finding_ids(done) == {"topic-kept-local"}
+    assert done.links == 2 * len(events.partitions(3)) + 1
+    assert await own_list(on_blue, audit) == ["blue"]
+    # A cursor of a replicator that never runs would keep every message.
+    assert "pulsar.repl.green" not in (await on_blue.internal_stats(audit))["cursors"]
 
 
 @pytest.fixture(scope="module")
