@@ -1,18 +1,25 @@
-"""The clusters to which a namespace replicates: cluster data, the tenant's clusters, the list, the replicators' end."""
+"""Lists that brokers store whole, so that a change of one name may undo another's: of clusters, of shadow topics.
+
+Also what replication of a namespace needs besides: cluster data, and the end of its replicators.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from urllib.parse import unquote
 
-from pulsar_fleet.cluster.admin.call import with_body
+from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
 from pulsar_fleet.snapshot.resources import read_partition_counts
 
@@ -20,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _PRECONDITION_FAILED = 412
 END_SECONDS = 30.0
+_TRIES = 5
 _REPEAT_SECONDS = 1.0
 
 
@@ -31,33 +39,107 @@ async def register_cluster(blue: AdminClient, name: str, green: ClusterConnectio
     return True
 
 
+async def change_list(
+    read: Callable[[], Awaitable[Collection[str]]],
+    write: Callable[[list[str], list[str]], Awaitable[None]],
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    again: bool = False,
+) -> bool:
+    """Add names to a list that is stored whole, and take names out; what others put there meanwhile stays.
+
+    Brokers have no compare-and-set, so the list is read directly before it is written, and read back: if another writer
+    came in between, once more. Whether it was written. A second call changes nothing.
+
+    :param write: stores the list, given as it was read and as it is to be.
+    :param again: store it although it has all names already.
+    :raises Conflict: others write it at the same time again and again.
+    """
+
+    async def is_shown() -> bool:
+        now = {*await read()}
+        return {*add} <= now and not {*remove} & now
+
+    for attempt in range(_TRIES):
+        current = {*await read()}
+        desired = (current | {*add}) - {*remove}
+        if desired == current and not (again and attempt == 0):
+            return attempt > 0
+        await write(sorted(current), sorted(desired))
+        if await is_kept(is_shown):
+            return True
+    raise Conflict(
+        f"Others write the list {sorted(desired)} at the same time. Run this step again when they have ended."
+    )
+
+
+async def require_nothing_lost(admin: AdminClient, call: Call) -> None:
+    """Refuse a call that stores a list of clusters which was made some time ago, if the list has got others since.
+
+    A cluster that is not known any more may be taken out. A tenant is stored with its admin roles.
+
+    :raises PreconditionFailed: a cluster or a role that is there now would be taken out. Nothing was sent.
+    """
+    if call.method != "POST" or not (lists := cluster_lists(call)):
+        return
+    known, current = {*await admin.clusters()}, list[str]()
+    kind, _, name = call.path.lstrip("/").partition("/")
+    lost = set[str]()
+    if kind == "tenants":
+        tenant = await admin.tenant(unquote(name)) or {}
+        current = list(tenant.get("allowedClusters") or ())
+        lost = {*(tenant.get("adminRoles") or ())} - {*(call.body or {}).get("adminRoles", ())}
+    elif kind == "namespaces":
+        field = "replication_clusters" if call.path.endswith("/replication") else "allowed_clusters"
+        current = list((await admin.get(call.path.rpartition("/")[0])).get(field) or ())
+    else:
+        current = list(await admin.get(call.path) or ())
+    lost |= {*current} & known - {name for _, names in lists for name in names}
+    if lost:
+        raise PreconditionFailed(
+            f"{call.text()} would take {', '.join(sorted(lost))} away, which was added meanwhile. Nothing was sent: "
+            "examine the clusters again.",
+            cluster=admin.connection.name,
+        )
+
+
 async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
     """Allow the tenant's namespaces on blue to replicate to `cluster`; True if it was not allowed."""
-    document = await blue.tenant(tenant)
-    if document is None:
-        raise NotFound(f"Tenant {tenant!r} does not exist on {blue.connection.name}.")
-    allowed = list(document.get("allowedClusters") or [])
-    if cluster in allowed:
-        return False
-    await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": [*allowed, cluster]})
-    return True
+    return await _change_allowed(blue, tenant, add=[cluster])
 
 
 async def disallow_cluster(blue: AdminClient, tenant: str, cluster: str) -> tuple[str, ...]:
     """Undo `allow_cluster`, unless a namespace of the tenant replicates to `cluster`: the broker refuses it then."""
-    document = await blue.tenant(tenant)
-    allowed = list((document or {}).get("allowedClusters") or [])
-    if document is None or cluster not in allowed:
+    if await blue.tenant(tenant) is None:
         return ()
     try:
-        kept = [name for name in allowed if name != cluster]
-        await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": kept})
+        changed = await _change_allowed(blue, tenant, remove=[cluster])
     except FleetError as error:
         if error.status != _PRECONDITION_FAILED:
             raise
         log.info("tenant %s still replicates to %s", tenant, cluster)
         return ()
-    return (f"allowed clusters of {tenant}",)
+    return (f"allowed clusters of {tenant}",) if changed else ()
+
+
+async def _change_allowed(
+    blue: AdminClient, tenant: str, *, add: Collection[str] = (), remove: Collection[str] = ()
+) -> bool:
+    document: JsonObject = {}
+
+    async def read() -> Collection[str]:
+        nonlocal document
+        stored = await blue.tenant(tenant)
+        if stored is None:
+            raise NotFound(f"Tenant {tenant!r} does not exist on {blue.connection.name}.")
+        document = stored
+        return list(stored.get("allowedClusters") or [])
+
+    async def write(_: list[str], clusters: list[str]) -> None:
+        await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": clusters})
+
+    return await change_list(read, write, add=add, remove=remove)
 
 
 async def replicates_to(blue: AdminClient, namespace: NamespaceName, cluster: str) -> bool:
@@ -67,8 +149,7 @@ async def replicates_to(blue: AdminClient, namespace: NamespaceName, cluster: st
 
 async def begin_replication(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> bool:
     """Add `cluster` to the namespace's replication clusters on blue; True if it was missing."""
-    current = await _clusters(blue, namespace)
-    return await _set(blue, own, namespace, current, {*current, own, cluster})
+    return await _change(blue, own, namespace, add=[own, cluster])
 
 
 async def end_replication(
@@ -85,8 +166,7 @@ async def end_replication(
     """
     if cluster in original:
         return False
-    current = await _clusters(blue, namespace)
-    removed = await _set(blue, own, namespace, current, {*current} - {cluster})
+    removed = await _change(blue, own, namespace, remove=[cluster])
     await wait_ended(blue, own, namespace, cluster)
     return removed
 
@@ -141,13 +221,16 @@ async def _clusters(blue: AdminClient, namespace: NamespaceName) -> list[str]:
     return list((await blue.namespace(namespace) or {}).get("replication_clusters") or [])
 
 
-async def _set(
-    blue: AdminClient, own: str, namespace: NamespaceName, current: Collection[str], desired: Collection[str]
+async def _change(
+    blue: AdminClient, own: str, namespace: NamespaceName, *, add: Collection[str] = (), remove: Collection[str] = ()
 ) -> bool:
-    if {*current} == {*desired}:
-        return False
-    await _store(blue, own, namespace, desired)
-    return True
+    async def read() -> Collection[str]:
+        return await _clusters(blue, namespace)
+
+    async def write(_: list[str], clusters: list[str]) -> None:
+        await _store(blue, own, namespace, clusters)
+
+    return await change_list(read, write, add=add, remove=remove)
 
 
 async def _store(blue: AdminClient, own: str, namespace: NamespaceName, clusters: Collection[str]) -> None:

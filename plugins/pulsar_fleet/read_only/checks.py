@@ -22,6 +22,7 @@ def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     findings = [*_of_namespace(observed, request), *_of_brokers(observed, request), *check_brokers(observed, request)]
     for source in observed.sources:
         findings += _of_source(source, request)
+        findings += _of_other_shadows(observed, source, request)
         if source.partitions is not None:
             findings += _of_shadow(source, observed.shadows[request.shadow(source.topic)])
     return blockers_first(findings)
@@ -104,6 +105,20 @@ def _of_namespace(observed: Observed, request: Request) -> Iterator[Finding]:
             f"replicates to {', '.join(others)}",
             "A shadow topic would be sent to another cluster a second time.",
             f"set its replication clusters to {observed.cluster} alone.",
+        )
+
+
+def _of_other_shadows(observed: Observed, source: SourceState, request: Request) -> Iterator[Finding]:
+    """A broker tells only the shadow topic that it loaded last of the source's new ledgers (observed, 4.2.4)."""
+    others = [name for name in source.linked if name != str(request.shadow(source.topic))]
+    if others and not observed.brokers.wanted:
+        yield warning(
+            "shadow-may-share-broker",
+            str(source.topic),
+            f"has the shadow topic {others[0]} too, and {request.namespace} has no brokers of its own",
+            "Of two shadow topics of one source on one broker, only the one that was loaded last gets what the source "
+            "stores in new ledgers; readers of the other get nothing new, without an error.",
+            "name 'brokers' for each of these namespaces, others for each.",
         )
 
 

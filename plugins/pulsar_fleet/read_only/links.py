@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,12 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import change_list
 from pulsar_fleet.read_only.brokers.owners import owners_of
-from pulsar_fleet.read_only.pair import Pair
+from pulsar_fleet.read_only.observe import shadow_topics_of
+from pulsar_fleet.read_only.pair import Pair, shadow_list_call
+from pulsar_fleet.read_only.recorded_calls import send_recorded
 
 if TYPE_CHECKING:
     import pulsar
@@ -63,6 +67,38 @@ async def load_sources(admin: AdminClient, pairs: Sequence[Pair]) -> None:
                     "the broker's log, then run this step again.",
                     cluster=admin.connection.name,
                 )
+
+
+async def change_shadow_list(admin: AdminClient, pair: Pair, run: Run, *, links: bool, again: bool = False) -> bool:
+    """Link the shadow topic, or end its link; the other shadow topics of the source stay. Whether the list was stored.
+
+    :param again: store the list although it has the shadow topic: the replicators of new partitions start (observed).
+    """
+
+    async def read() -> Collection[str]:
+        return await shadow_topics_of(admin, pair.source)
+
+    async def write(before: list[str], after: list[str]) -> None:
+        call, resource = shadow_list_call(pair.source, after), f"shadow topics of {pair.source}"
+        await send_recorded(admin, run, call, resource=resource, before=list(before), after=list(after))
+
+    shadow = [str(pair.shadow)]
+    return await change_list(read, write, add=shadow if links else (), remove=() if links else shadow, again=again)
+
+
+async def require_linked(admin: AdminClient, pairs: Sequence[Pair]) -> None:
+    """Return if every shadow topic is in the list of its source; a replicator stays connected without it (observed).
+
+    :raises PreconditionFailed: one is not.
+    """
+    for pair in pairs:
+        if str(pair.shadow) not in (listed := await shadow_topics_of(admin, pair.source)):
+            raise PreconditionFailed(
+                f"{pair.shadow} is not in the list of shadow topics of {pair.source}, which is {list(listed)}: "
+                "somebody has stored that list since it was linked, so its readers get no new messages. Run the step "
+                "that links topics again, then this one.",
+                cluster=admin.connection.name,
+            )
 
 
 async def confirm_links(

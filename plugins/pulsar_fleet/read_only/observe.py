@@ -66,6 +66,11 @@ async def partitions_of(admin: AdminClient, topic: TopicName) -> int | None:
         return None
 
 
+async def shadow_topics_of(admin: AdminClient, source: TopicName) -> tuple[str, ...]:
+    """The shadow topics of a source, by its own list."""
+    return tuple(sorted(await admin.get(f"/{source.path}/shadowTopics") or ()))
+
+
 async def properties_of(admin: AdminClient, topic: TopicName) -> Mapping[str, str]:
     """The properties of an existing topic; it is not loaded."""
     metadata = await admin.partition_metadata(topic)
@@ -95,7 +100,7 @@ async def _source(
         partitions=partitions,
         shadow_of=source_in(await properties_of(admin, topic)),
         terminated=any("terminatedPosition" in info for info in information),
-        linked=tuple(sorted(await admin.get(f"/{topic.path}/shadowTopics") or ())),
+        linked=await shadow_topics_of(admin, topic),
         retention=_least(await _retentions(admin, topic), comparable(document, own), configurations),
         bytes_per_second=sum(float(stats.get("msgThroughputIn") or 0) for stats in statistics),
         stored_bytes=sum(int(stats.get("storageSize") or 0) for stats in statistics),

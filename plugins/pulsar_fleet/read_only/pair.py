@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
 class Pair(Document):
     """A source and its shadow topic.
 
-    :param linked: the shadow topics that the source has besides.
+    :param linked: the shadow topics that the source had besides when the run was planned.
     :param links: whether this run links them; when it takes them away: whether they are linked.
     """
 
@@ -32,8 +32,8 @@ class Pair(Document):
         return zip(self.source.partitions(self.partitions), self.shadow.partitions(self.partitions), strict=True)
 
     def link_call(self) -> Call:
-        """Link the shadow topic; the list holds the other shadow topics too."""
-        return with_body("PUT", f"/{self.source.path}/shadowTopics", sorted({*self.linked, str(self.shadow)}))
+        """Link the shadow topic; the list holds the other shadow topics too, as they were planned."""
+        return shadow_list_call(self.source, sorted({*self.linked, str(self.shadow)}))
 
 
 def stand_in_of(shadow: TopicName) -> TopicName:
@@ -60,10 +60,10 @@ def topic_deletion(topic: TopicName, partitions: int) -> Call:
     return bare("DELETE", f"/{topic.path}/partitions" if partitions else f"/{topic.path}")
 
 
-def unlink_call(pair: Pair) -> Call:
-    """Take the shadow topic out of the list of its source."""
-    path = f"/{pair.source.path}/shadowTopics"
-    return with_body("PUT", path, list(pair.linked)) if pair.linked else bare("DELETE", path)
+def shadow_list_call(source: TopicName, shadows: Sequence[str]) -> Call:
+    """Store the list of shadow topics of a source; an empty one is refused, so it is deleted."""
+    path = f"/{source.path}/shadowTopics"
+    return with_body("PUT", path, list(shadows)) if shadows else bare("DELETE", path)
 
 
 def retirement_calls(pair: Pair) -> tuple[Call, ...]:
@@ -95,7 +95,7 @@ def storing_calls(pair: Pair) -> tuple[Call, ...]:
 def removal_calls(pair: Pair) -> tuple[Call, ...]:
     """Every call that takes a shadow topic away, in the only order that loses nothing."""
     return (
-        unlink_call(pair),
+        shadow_list_call(pair.source, pair.linked),
         bare("PUT", f"/{pair.source.path}/unload"),
         *retirement_calls(pair),
         *storing_calls(pair),

@@ -20,6 +20,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff import isolation_value
 from pulsar_fleet.read_only.isolation import is_own, policy_name
+from pulsar_fleet.read_only.links import change_shadow_list
 from pulsar_fleet.read_only.observe import partitions_of
 from pulsar_fleet.read_only.pair import (
     Pair,
@@ -27,7 +28,6 @@ from pulsar_fleet.read_only.pair import (
     stand_in_of,
     storing_calls,
     topic_deletion,
-    unlink_call,
 )
 from pulsar_fleet.read_only.plan import READ_ONLY, release_call
 from pulsar_fleet.read_only.recorded_calls import send_recorded
@@ -82,10 +82,7 @@ async def release_brokers(admin: AdminClient, namespace: NamespaceName, run: Run
 
 async def _unlink(admin: AdminClient, pair: Pair, run: Run) -> None:
     """End the link. The replicator goes on until its source is unloaded (observed)."""
-    resource = f"shadow topics of {pair.source}"
-    if pair.links:
-        both = sorted({*pair.linked, str(pair.shadow)})
-        await send_recorded(admin, run, unlink_call(pair), resource=resource, before=both, after=list(pair.linked))
+    await change_shadow_list(admin, pair, run, links=False)
     if not await _replicators(admin, pair):
         return
     await send_recorded(admin, run, bare("PUT", f"/{pair.source.path}/unload"), resource=f"topic {pair.source}")

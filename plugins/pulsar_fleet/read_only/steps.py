@@ -21,9 +21,11 @@ from pulsar_fleet.read_only.checks import check_removal, check_serving
 from pulsar_fleet.read_only.links import (
     ConfirmedServing,
     Progress,
+    change_shadow_list,
     confirm_links,
     confirm_reading,
     load_sources,
+    require_linked,
     sent_by_broker,
 )
 from pulsar_fleet.read_only.observe import observe
@@ -99,6 +101,8 @@ async def confirm_brokers(
 async def link_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:
     """Link the shadow topics that are not linked, after a last look at the retention of their namespace.
 
+    The list of each source is read again: shadow topics that others have linked since the plan stay in it.
+
     :raises PreconditionFailed: the namespace does not keep everything.
     """
     stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
@@ -111,11 +115,8 @@ async def link_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run)
             "sources would be deleted. Nothing was linked; set it, then run this step again.",
             cluster=admin.connection.name,
         )
-    for pair in stored.linking:
-        call = pair.link_call()
-        resource = f"shadow topics of {pair.source}"
-        await send_recorded(admin, run, call, resource=resource, before=list(pair.linked), after=call.body)
-    return _result(admin, began, calls, len(stored.linking))
+    linked = [await change_shadow_list(admin, pair, run, links=True, again=pair.links) for pair in stored.pairs]
+    return _result(admin, began, calls, sum(linked))
 
 
 async def confirm(
@@ -132,6 +133,7 @@ async def confirm(
     """
     stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
     pairs = () if stored.remove else stored.pairs
+    await require_linked(admin, pairs)
     links = await confirm_links(admin, pairs, seconds=seconds, progress=progress)
     read = await confirm_reading(admin, pairs)
     sent = await sent_by_broker(admin, pairs)

@@ -14,7 +14,7 @@ import pulsar
 import pytest
 from tests.support.canary import Canary
 from tests.support.kinds import StartClusters
-from tests.support.shadows import STORED, delivered, make_source
+from tests.support.shadows import STORED, delivered, make_source, publish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -228,6 +228,23 @@ async def test_two_tiers_of_readers_have_brokers_of_their_own(serving: Serving) 
     await serving.serve(bronze, remove=True)
     assert await admin.isolation_policies() == {}
     assert await serving.received(serving.source, "owner") == STORED
+
+
+async def test_two_tiers_that_were_planned_at_once_both_get_new_messages(serving: Serving) -> None:
+    tiers = [serving.namespace(name) for name in ("gold", "bronze")]
+    plans = [await serving.plan(tier, brokers=[serving.host(number)]) for number, tier in enumerate(tiers, start=1)]
+    for planned, run in plans:
+        assert planned.blockers == 0, steps.read_findings(run.artefacts, planned)
+        await steps.create_topics(serving.admin, planned, run)
+        await steps.confirm_brokers(serving.admin, planned, run)
+        await steps.link_topics(serving.admin, planned, run)
+        await steps.confirm(serving.admin, planned, run)
+    await asyncio.to_thread(publish, serving.wide.service_url, serving.source, 40)
+    for tier in tiers:
+        # The last message of an open ledger may come with the next one.
+        async with asyncio.timeout(60):
+            while await serving.received(TopicName(tier, "events"), "new") < STORED + 40 - PARTITIONS:
+                pass
 
 
 async def test_brokers_that_would_take_a_namespace_out_of_service_are_refused(serving: Serving) -> None:

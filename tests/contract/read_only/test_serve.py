@@ -285,3 +285,44 @@ async def test_a_retention_of_a_shadow_topic_itself_is_refused(serving: Serving,
 def test_settings_that_cannot_be_served_are_refused(conf: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         Request.of({"namespace": "a/readers", **conf})
+
+
+async def apply(serving: Serving, planned: StoredReadOnlyPlan, run: Run) -> None:
+    """What follows the approval of a plan, which may come a day later."""
+    await steps.create_topics(serving.admin, planned, run)
+    await steps.link_topics(serving.admin, planned, run)
+    await steps.confirm(serving.admin, planned, run)
+    await steps.remove_topics(serving.admin, planned, run)
+
+
+async def test_tiers_of_readers_that_were_planned_at_once_are_all_linked(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    tenant = serving.readers.tenant
+    plans = [await serving.plan("events", namespace=f"{tenant}/{tier}") for tier in ("gold", "bronze")]
+    for planned, run in plans:
+        await apply(serving, planned, run)
+    shadows = [f"persistent://{tenant}/{tier}/events" for tier in ("bronze", "gold")]
+    assert sorted(await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")) == shadows
+    # One broker has both, which the plan says.
+    assert "shadow-may-share-broker" in await serving.findings("events", namespace=f"{tenant}/gold")
+    # A removal that was planned before another tier was served takes its own tier away alone.
+    planned, run = await serving.plan("events", namespace=f"{tenant}/gold", remove=True)
+    await apply(serving, *await serving.plan("events", namespace=f"{tenant}/silver"))
+    await apply(serving, planned, run)
+    left = [f"persistent://{tenant}/{tier}/events" for tier in ("bronze", "silver")]
+    assert sorted(await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")) == left
+
+
+async def test_a_link_that_another_tool_has_ended_is_not_confirmed(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    planned, run, _ = await serving.serve("events")
+    path = f"/{serving.topic('events').path}/shadowTopics"
+    await serving.admin.delete(path)
+    async with asyncio.timeout(30):
+        while await serving.admin.get(path):
+            await asyncio.sleep(0.1)
+    with pytest.raises(PreconditionFailed, match="is not in the list of shadow topics"):
+        await steps.confirm(serving.admin, planned, run)
+    await steps.link_topics(serving.admin, planned, run)
+    await steps.confirm(serving.admin, planned, run)
+    assert await serving.admin.get(path) == [str(serving.shadow("events"))]

@@ -23,6 +23,8 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.replication import steps
+from pulsar_fleet.replication.doctor.model import RemedyCall
+from pulsar_fleet.replication.doctor.remedies import send_remedies
 
 FORMS: dict[str, tuple[str, str, Json, dict[str, str]]] = {
     "namespace list without the own cluster": ("POST", "/namespaces/{ns}/replication", ["green"], {}),
@@ -129,3 +131,18 @@ async def test_a_link_that_lags_is_not_cut(
         with pytest.raises(Unavailable, match="Nothing has been ended"):
             await steps.end_links(clusters, done.planned, done.run)
     assert {*(await on_blue.namespace(namespace) or {})["replication_clusters"]} == {"blue", "green"}
+
+
+async def test_a_remedy_takes_nothing_away_that_was_added_since_the_examination(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    tenant = new_namespace().tenant
+    await on_blue.put(f"/tenants/{tenant}", {"adminRoles": ["old"], "allowedClusters": ["blue"]})
+    stale = with_body("POST", f"/tenants/{tenant}", {"adminRoles": ["old"], "allowedClusters": ["blue"]})
+    remedy = RemedyCall(cluster="blue", call=stale)
+    (sent,) = await send_remedies({"blue": on_blue}, [remedy])
+    assert sent.error == ""
+    await on_blue.post(f"/tenants/{tenant}", {"adminRoles": ["old", "new"], "allowedClusters": ["blue"]})
+    (refused,) = await send_remedies({"blue": on_blue}, [remedy])
+    assert "would take new away" in refused.error
+    assert sorted((await on_blue.tenant(tenant) or {})["adminRoles"]) == ["new", "old"]

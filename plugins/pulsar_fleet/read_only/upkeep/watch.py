@@ -116,7 +116,8 @@ async def _served(admin: AdminClient, source: SourceState, shadow: TopicName) ->
     count = source.partitions or 0
     stored = list(zip(source.topic.partitions(count), shadow.partitions(count), strict=True))
     for one_source, one_shadow in stored:
-        alive += await is_alive(admin, one_source, one_shadow)
+        # A replicator stays connected, and sends nothing new, when the list of its source is stored without its topic.
+        alive += str(shadow) in source.linked and await is_alive(admin, one_source, one_shadow)
         unsent[one_source, one_shadow] = (await progress_of(admin, (one_source, one_shadow))).unsent
         stats = await admin.get(f"/{one_shadow.path}/stats", getPreciseBacklog=True, getEarliestTimeInBacklog=True)
         for name, minutes in _lags(stats).items():
