@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import is_set
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.preflight.context import blocker, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
@@ -16,6 +18,18 @@ from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.source_changes import follows_schemas, grows
 from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState, retained_minutes_and_megabytes
 
+_SUBSCRIPTION_ROLES = "subscription_auth_roles"
+_LIMITS = (
+    "subscription_auth_mode",
+    "max_consumers_per_topic",
+    "max_consumers_per_subscription",
+    "max_subscriptions_per_topic",
+    "topicDispatchRate",
+    "subscriptionDispatchRate",
+    "clusterSubscribeRate",
+)
+"""Policies of a namespace that bind its consumers, and that the namespace for readers does not take over."""
+
 
 def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     """Every finding, blockers first."""
@@ -23,6 +37,7 @@ def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     for source in observed.sources:
         findings += _of_source(source, request)
         findings += _of_other_shadows(observed, source, request)
+        findings += _not_followed(observed, source, request)
         if source.partitions is not None:
             findings += _of_shadow(source, observed.shadows[request.shadow(source.topic)])
     return blockers_first(findings)
@@ -119,6 +134,20 @@ def _of_other_shadows(observed: Observed, source: SourceState, request: Request)
             "Of two shadow topics of one source on one broker, only the one that was loaded last gets what the source "
             "stores in new ledgers; readers of the other get nothing new, without an error.",
             "name 'brokers' for each of these namespaces, others for each.",
+        )
+
+
+def _not_followed(observed: Observed, source: SourceState, request: Request) -> Iterator[Finding]:
+    policies = comparable(source.namespace, observed.cluster)
+    present = [field for field in _LIMITS if is_set(policies.get(field))]
+    present += [_SUBSCRIPTION_ROLES] if (policies.get("auth_policies") or {}).get(_SUBSCRIPTION_ROLES) else []
+    if present:
+        yield warning(
+            "policies-not-followed",
+            str(source.topic),
+            f"{source.topic.namespace} has {', '.join(present)}",
+            f"They are not taken over: readers in {request.namespace} are not bound by them.",
+            f"set them on {request.namespace} too, where its readers must be bound by them.",
         )
 
 

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_value
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
@@ -27,6 +27,8 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 async def observe(admin: AdminClient, request: Request) -> Observed:
     """Read the cluster: one call, one for each broker, up to nine for each topic, and two for each of its partitions.
+
+    If the namespace exists, one or two for each topic in it, and one for each namespace of their sources.
 
     With brokers of their own: one call for each of these and two for each topic or partition that serves readers. It
     loads the sources.
@@ -46,6 +48,7 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
         tenant_exists=await admin.tenant(request.namespace.tenant) is not None,
         document=document,
         brokers=await _brokers(admin, request, wanted, dict(zip(brokers, configurations, strict=True))),
+        served=await _served(admin, request) if document and not request.remove else {},
         others=await _others(admin, request) if document and request.remove else (),
         sources=tuple(sources),
         shadows={state.topic: state for state in shadows},
@@ -56,6 +59,22 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
         ),
         peers=tuple(name for name in await admin.clusters() if name != own),
     )
+
+
+async def sources_served_in(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    """The sources of the shadow topics of a namespace; also those that are missing by now."""
+    partitioned = await admin.partitioned_topics(namespace)
+    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
+    shadows = sorted({*partitioned, *plain})
+    names = {shadow: source_in(await properties_of(admin, shadow)) for shadow in shadows if shadow.persistent}
+    sources = {shadow: TopicName.parse(name) for shadow, name in names.items() if name}
+    return tuple(source for shadow, source in sources.items() if source.local == shadow.local)
+
+
+async def _served(admin: AdminClient, request: Request) -> dict[TopicName, JsonObject]:
+    sources = await sources_served_in(admin, request.namespace)
+    documents = {name: await admin.namespace(name) or {} for name in {source.namespace for source in sources}}
+    return {source: documents[source.namespace] for source in sources}
 
 
 async def partitions_of(admin: AdminClient, topic: TopicName) -> int | None:

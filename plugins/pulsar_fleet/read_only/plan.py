@@ -33,7 +33,14 @@ from pulsar_fleet.read_only.isolation import (
 )
 from pulsar_fleet.read_only.pair import Pair, removal_calls, topic_creation
 from pulsar_fleet.read_only.request import Request
-from pulsar_fleet.read_only.source_changes import consumers_of, following_changes, grant_changes, grows
+from pulsar_fleet.read_only.source_changes import (
+    following_changes,
+    grant_changes,
+    grants_of,
+    grows,
+    narrowing_changes,
+    rights_of_readers,
+)
 from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState
 
 READ_ONLY = "pulsar-fleet.read-only"
@@ -142,15 +149,19 @@ def plan_removal(observed: Observed, request: Request) -> ReadOnlyPlan:
     )
 
 
-def plan_serving(observed: Observed, request: Request) -> ReadOnlyPlan:
-    """Plan what is missing; a second plan after a complete run is empty."""
+def plan_serving(observed: Observed, request: Request, *, revokes: bool = True) -> ReadOnlyPlan:
+    """Plan what is missing; a second plan after a complete run is empty.
+
+    :param revokes: also take rights on the whole namespace from roles that may not consume from all of its sources.
+    """
     present = [source for source in observed.sources if source.partitions is not None]
     changes = [*_isolation(observed, request, present), *_namespace(observed, request, present)]
-    changes += grant_changes(observed, str(request.namespace), present)
+    changes += narrowing_changes(observed, request) if revokes and present else ()
     served = [(source, observed.shadows[request.shadow(source.topic)]) for source in present]
     changes += [change for source, shadow in served for change in _shadow(source, shadow)]
     changes += [change for source, shadow in served for change in following_changes(source, shadow)]
     changes.sort(key=lambda change: list(Resource).index(change.resource))
+    changes += grant_changes(observed, request, revokes=revokes) if present else ()
     return ReadOnlyPlan(
         cluster=observed.cluster,
         namespace=request.namespace,
@@ -213,7 +224,7 @@ def _namespace(observed: Observed, request: Request, sources: Sequence[SourceSta
     if observed.document is not None:
         yield from _brokers_property(observed, request)
         return
-    document = namespace_document(observed.cluster, sources, observed.brokers.wanted)
+    document = namespace_document(observed, request, sources)
     yield _creation(
         Resource.NAMESPACE,
         str(request.namespace),
@@ -244,20 +255,21 @@ def _brokers_property(observed: Observed, request: Request) -> Iterator[Change]:
     )
 
 
-def namespace_document(cluster: str, sources: Sequence[SourceState], brokers: Sequence[str] = ()) -> JsonObject:
+def namespace_document(observed: Observed, request: Request, sources: Sequence[SourceState]) -> JsonObject:
     """The policies of the read-only namespace: everything is kept, nothing is created or deleted by use.
 
-    Roles that may consume from a source's namespace may consume; none may produce. Bundles are those of the first
-    source's namespace. Schemas come from the sources alone: a reader registers none, and every version is accepted.
+    Roles that may consume from every source may consume; none may produce. Bundles are those of the first source's
+    namespace. Schemas come from the sources alone: a reader registers none, and every version is accepted.
     """
+    brokers = observed.brokers.wanted
     return {
-        "replication_clusters": [cluster],
+        "replication_clusters": [observed.cluster],
         "retention_policies": dict(INFINITE),
         "inactive_topic_policies": _NEVER_DELETED,
         "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
         "is_allow_auto_update_schema": False,
         "schema_compatibility_strategy": OPEN_STRATEGY,
-        "auth_policies": {"namespace_auth": consumers_of([source.namespace for source in sources])},
+        "auth_policies": grants_of(rights_of_readers(observed, request)),
         "bundles": sources[0].namespace["bundles"],
         "properties": {
             READ_ONLY: "shadow topics; without a retention of -1/-1 they delete data of their sources",

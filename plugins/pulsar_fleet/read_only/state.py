@@ -88,6 +88,7 @@ class Observed:
     """What was read of one cluster.
 
     :param document: the policies of the read-only namespace, None if it is missing.
+    :param served: source → its namespace's policies, of all shadow topics of that namespace, also of other runs.
     :param others: its topics that this run does not name; read only where the run takes shadow topics away.
     :param without_explicit_lac: brokers that tell readers of an open ledger's last entry only with the next one.
     :param peers: other clusters that are registered here; topics may be replicated to them.
@@ -99,6 +100,7 @@ class Observed:
     sources: tuple[SourceState, ...]
     shadows: Mapping[TopicName, ShadowState]
     brokers: Brokers = Brokers()
+    served: Mapping[TopicName, JsonObject] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     without_explicit_lac: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()

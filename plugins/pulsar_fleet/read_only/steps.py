@@ -47,11 +47,11 @@ async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnly
     return plan_for(await observe(admin, request), request, run)
 
 
-def plan_for(observed: Observed, request: Request, run: Run) -> StoredReadOnlyPlan:
-    """Store the plan for what was read of a cluster."""
+def plan_for(observed: Observed, request: Request, run: Run, *, revokes: bool = True) -> StoredReadOnlyPlan:
+    """Store the plan for what was read of a cluster; `revokes`: see `plan_serving`."""
     if request.remove:
         return _stored(plan_removal(observed, request), check_removal(observed, request), run)
-    return _stored(plan_serving(observed, request), check_serving(observed, request), run)
+    return _stored(plan_serving(observed, request, revokes=revokes), check_serving(observed, request), run)
 
 
 async def create_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:

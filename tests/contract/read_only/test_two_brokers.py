@@ -24,6 +24,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.request import Request
+from pulsar_fleet.read_only.upkeep.follow import follow_sources
 from pulsar_sandbox import Cluster
 
 pytestmark = pytest.mark.long  # A cluster of two brokers of its own, one of which dies under traffic.
@@ -115,6 +116,76 @@ async def test_who_may_consume_reads_and_nobody_else_may_produce(
         with pytest.raises(pulsar.AuthorizationError):
             await asyncio.to_thread(client.create_producer, str(shadow))
         client.close()
+
+
+async def make_topic(admin: AdminClient, topic: TopicName, *, reader: str, partitions: int = 0) -> TopicName:
+    """A topic of a namespace from which this role may consume."""
+    await make_alone(admin, topic.namespace)
+    await admin.post(f"/namespaces/{topic.namespace.path}/permissions/{reader}", ["consume"])
+    await (admin.create_partitioned_topic(topic, partitions) if partitions else admin.create_topic(topic))
+    await asyncio.to_thread(publish, admin.connection, topic, STORED)
+    await admin.put(f"/{topic.path}/unload")
+    return topic
+
+
+async def serve_topics(admin: AdminClient, name: str, *topics: TopicName) -> dict[TopicName, TopicName]:
+    """Serve topics in one namespace; source → shadow topic."""
+    request = Request.of({"topics": list(map(str, topics)), "namespace": f"{topics[0].namespace.tenant}/readers"})
+    record = Run.open(f"serve/{request.namespace}/{name}")
+    planned = await steps.plan(admin, request, record)
+    assert planned.blockers == 0, steps.read_findings(record.artefacts, planned)
+    await steps.create_topics(admin, planned, record)
+    await steps.link_topics(admin, planned, record)
+    await steps.confirm(admin, planned, record)
+    return {topic: request.shadow(topic) for topic in topics}
+
+
+async def reads(connection: ClusterConnection, token: str, topic: TopicName) -> bool:
+    """Whether a role gets every message; False where it is refused."""
+    try:
+        return await asyncio.to_thread(received, replace(connection, token=token), topic, f"of-{token[-6:]}") == STORED
+    except pulsar.AuthorizationError:
+        return False
+
+
+async def readers_of(connection: ClusterConnection, wide: Cluster, topic: TopicName) -> set[str]:
+    roles = ("consumer", "nobody", "producer")
+    return {role for role in roles if await reads(connection, wide.token(role), topic)}
+
+
+async def test_who_may_consume_from_one_source_reads_no_other_one(
+    admin: AdminClient, wide: Cluster, connection: ClusterConnection, records: Path
+) -> None:
+    orders = await make_topic(admin, TopicName(NamespaceName("apart", "orders"), "events"), reader="consumer")
+    payroll = TopicName(NamespaceName("apart", "payroll"), "salaries")
+    await make_topic(admin, payroll, reader="nobody", partitions=2)
+    await admin.post(f"/{payroll.path}/permissions/producer", ["consume"])
+    shadows = await serve_topics(admin, "both", orders, payroll)
+    assert await readers_of(connection, wide, shadows[orders]) == {"consumer"}
+    assert await readers_of(connection, wide, shadows[payroll]) == {"nobody", "producer"}
+
+
+async def test_a_source_that_is_served_later_is_not_read_by_the_readers_before(
+    admin: AdminClient, wide: Cluster, connection: ClusterConnection, records: Path
+) -> None:
+    orders = await make_topic(admin, TopicName(NamespaceName("later", "orders"), "events"), reader="consumer")
+    payroll = await make_topic(admin, TopicName(NamespaceName("later", "payroll"), "salaries"), reader="nobody")
+    shadows = await serve_topics(admin, "first", orders)
+    document = await admin.namespace(shadows[orders].namespace) or {}
+    assert document["auth_policies"]["namespace_auth"] == {"consumer": ["consume"]}
+    shadows |= await serve_topics(admin, "second", payroll)
+    document = await admin.namespace(shadows[orders].namespace) or {}
+    assert document["auth_policies"]["namespace_auth"] == {}
+    assert await readers_of(connection, wide, shadows[orders]) == {"consumer"}
+    assert await readers_of(connection, wide, shadows[payroll]) == {"nobody"}
+
+    # The watch gives a role what it may read at the source, and nothing of another one.
+    await admin.post(f"/namespaces/{payroll.namespace.path}/permissions/producer", ["consume"])
+    record = Run.open("watch/later")
+    assert (await follow_sources(admin, shadows[orders].namespace, 60, record)).changes == 1
+    assert await readers_of(connection, wide, shadows[orders]) == {"consumer"}
+    assert await readers_of(connection, wide, shadows[payroll]) == {"nobody", "producer"}
+    assert (await follow_sources(admin, shadows[orders].namespace, 60, record)).changes == 0
 
 
 async def test_the_owner_gets_every_message_through_roll_overs_trims_and_a_kill(

@@ -19,14 +19,13 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.read_only.checks import check_serving
 from pulsar_fleet.read_only.isolation import recorded_brokers
-from pulsar_fleet.read_only.observe import observe
+from pulsar_fleet.read_only.observe import observe, sources_served_in
 from pulsar_fleet.read_only.plan import READ_ONLY, ReadOnlyPlan, plan_serving
 from pulsar_fleet.read_only.recorded_calls import PROCEDURE, send_recorded
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Observed
 from pulsar_fleet.read_only.steps import confirm, confirm_brokers, create_topics, link_topics, plan_for
 from pulsar_fleet.read_only.upkeep.stopped_links import restart_links, stopped_links
-from pulsar_fleet.read_only.upkeep.watch import sources_served_in
 
 FOLLOW = f"{PROCEDURE}.follow"
 
@@ -102,11 +101,11 @@ async def _follow(admin: AdminClient, namespace: NamespaceName, lag_minutes: int
     restored += await _restore_topics(admin, observed, run)
     ready = _without_problems(observed, request)
     request = replace(request, topics=tuple(source.topic for source in ready.sources))
-    planned = plan_serving(ready, request)
+    planned = plan_serving(ready, request, revokes=False)
     changes = len(planned.contents.changes) + len(planned.linking) + len(planned.moving)
     if changes:
         _begin(run)
-        stored = plan_for(ready, request, run)
+        stored = plan_for(ready, request, run, revokes=False)
         await create_topics(admin, stored, run)
         await confirm_brokers(admin, stored, run)
         await link_topics(admin, stored, run)

@@ -10,8 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.ranges import TopicBounds
-from pulsar_fleet.read_only.observe import partitions_of
-from pulsar_fleet.read_only.upkeep.watch import sources_served_in
+from pulsar_fleet.read_only.observe import partitions_of, sources_served_in
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine
 from pulsar_fleet.verification.coverage import Mode
 from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest

@@ -17,9 +17,9 @@ from pulsar_fleet.read_only.brokers.cost import amount
 from pulsar_fleet.read_only.checks import check_serving, forecast_minutes
 from pulsar_fleet.read_only.isolation import recorded_brokers
 from pulsar_fleet.read_only.links import is_alive
-from pulsar_fleet.read_only.observe import observe, properties_of, source_in
+from pulsar_fleet.read_only.observe import observe, sources_served_in
 from pulsar_fleet.read_only.request import Request
-from pulsar_fleet.read_only.source_changes import only_readers
+from pulsar_fleet.read_only.source_changes import only_readers, partial_readers
 from pulsar_fleet.read_only.state import Observed, SourceState
 from pulsar_fleet.read_only.upkeep.stopped_links import STOPPED_SECONDS, Link, progress_of, stopped_links
 
@@ -29,6 +29,7 @@ _FOR_THE_LOG = (
     "brokers-lost-for-others",
     "role-only-here",
     "cluster-has-peers",
+    "policies-not-followed",
 )
 _NEAR = 0.8
 """The share of the retention that a reader may be behind before it is an alarm."""
@@ -85,7 +86,7 @@ async def watch_namespace(
     findings = [
         *check_serving(observed, request),
         *check_owners(observed, request),
-        *_only_readers(observed, namespace),
+        *_readers(observed, request),
     ]
     for state in observed.sources:
         if state.partitions is not None:
@@ -95,16 +96,6 @@ async def watch_namespace(
             findings += _findings(topic, lag_minutes)
     findings += [_link_stopped(source) for source, _ in await stopped_links(admin, unsent)]
     return tuple(served), blockers_first(findings)
-
-
-async def sources_served_in(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """The sources of the shadow topics of a namespace; also those that are missing by now."""
-    partitioned = await admin.partitioned_topics(namespace)
-    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
-    shadows = sorted({*partitioned, *plain})
-    names = {shadow: source_in(await properties_of(admin, shadow)) for shadow in shadows if shadow.persistent}
-    sources = {shadow: TopicName.parse(name) for shadow, name in names.items() if name}
-    return tuple(source for shadow, source in sources.items() if source.local == shadow.local)
 
 
 async def _served(admin: AdminClient, source: SourceState, shadow: TopicName) -> tuple[ServedTopic, list[Link]]:
@@ -189,14 +180,23 @@ def _findings(topic: ServedTopic, lag_minutes: int) -> Iterator[Finding]:
             )
 
 
-def _only_readers(observed: Observed, namespace: NamespaceName) -> Iterator[Finding]:
-    for role in only_readers(observed):
+def _readers(observed: Observed, request: Request) -> Iterator[Finding]:
+    namespace = str(request.namespace)
+    for role in only_readers(observed, request):
         yield warning(
             "role-only-here",
-            str(namespace),
-            f"{role} may consume here, and from no namespace of a source",
+            namespace,
+            f"{role} may consume here, and not from the source",
             "It reads messages that it may not read at their source, if the permission there was taken from it.",
             f"take the permission of {role} in {namespace}, unless it was given for these readers.",
+        )
+    for role in partial_readers(observed, request):
+        yield warning(
+            "role-reads-other-source",
+            namespace,
+            f"{role} may consume from every topic here, and not from every source",
+            "It reads messages of sources from which it may not consume.",
+            f"run serve_read_only with these topics again: {role} gets the topics of its sources alone.",
         )
 
 
