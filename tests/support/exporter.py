@@ -20,6 +20,7 @@ TOPIC_POLICIES = (
     "schemaCompatibilityStrategy",
 )
 SYSTEM_CURSORS = ("__compaction", "pulsar.dedup")
+SYSTEM_TOPICS = ("__change_events", "__transaction_buffer_snapshot")
 LOCAL = ("antiAffinity", "persistence/bookieAffinity")
 # Written by the broker itself, or equivalent to what it is without.
 IGNORED = ("bundles",)
@@ -161,7 +162,7 @@ def _flag(http_: Plain, path: str, name: str) -> Any:
 
 
 def _is_system(topic: str) -> bool:
-    return topic.split("/", 4)[4].startswith("__")
+    return topic.split("/", 4)[4] in SYSTEM_TOPICS
 
 
 def neutral(value: Any, cluster: str) -> Any:

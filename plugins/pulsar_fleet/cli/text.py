@@ -19,10 +19,14 @@ _SIGNS = {Side.MISSING: "-", Side.EXTRA: "+", Side.DIFFERENT: "~"}
 
 
 def compared_line(source: TakenSnapshot, target: TakenSnapshot, seconds: float) -> str:
-    """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`."""
+    """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`.
+
+    A second line names what no plan copies.
+    """
     counts = source.counts
     resources = f"{counted(counts['namespaces'], 'namespace')}, {counted(counts['topics'], 'topic')}"
-    return f"{_side(source)} → {_side(target)}: {resources} compared in {duration(seconds)}"
+    line = f"{_side(source)} → {_side(target)}: {resources} compared in {duration(seconds)}"
+    return f"{line}\nNot copied from {source.cluster}: {source.not_copied}." if source.not_copied else line
 
 
 def findings_text(findings: Sequence[Finding]) -> str:

@@ -15,9 +15,26 @@ _ENTITY = re.compile(r"^[\w=:.-]+$")
 _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
 _PARTITION_MARK = "-partition-"
 _NUMBER = re.compile(r"^[+-]?\d+$")
-_PENDING_ACKS = "__transaction_pending_ack"
-
 POLICY_EVENTS = "__change_events"
+SYSTEM_TOPICS = frozenset(
+    {
+        POLICY_EVENTS,
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+    }
+)
+"""The topics that a broker creates for itself in namespaces of applications, by its class `SystemTopicNames` (4.2.4).
+
+Other names that begin with two underscores are applications': `__debezium-heartbeat.fulfillment`, `__consumer_offsets`.
+"""
+
+_PENDING_ACKS = "__transaction_pending_ack"
+"""Ends the name of the topic in which a broker keeps the transactions of one subscription."""
+
+_BROKER_NAMESPACE = re.compile(r"^(?:pulsar|sla-monitor)/[^/:]+:\d+$")
+"""The namespace of one broker's health checks, named by its address."""
+
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 """The property that makes a topic a shadow topic; its value is the topic whose ledgers it shares."""
 
@@ -161,9 +178,10 @@ class TopicName(TextValue):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is a system topic (`__change_events`, transaction logs, …)."""
-        named = self.parent.local.startswith("__") or self.local.endswith(_PENDING_ACKS)
-        return named or str(self.namespace) in SYSTEM_NAMESPACES
+        """Whether brokers made it for themselves: by its exact name or its namespace, as their own lists decide it."""
+        local, namespace = self.parent.local, str(self.namespace)
+        named = local in SYSTEM_TOPICS or local.endswith(_PENDING_ACKS)
+        return named or namespace in SYSTEM_NAMESPACES or bool(_BROKER_NAMESPACE.match(namespace))
 
 
 def with_parent(name: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ class TakenSnapshot(Document):
     :param calls: admin calls; `counts` are rows of each table.
     :param versions: of the brokers.
     :param rights: a Markdown table, empty where our role may do everything.
-    :param not_copied: the scalable topics, counted and named; empty without any.
+    :param not_copied: the scalable topics and the system topics, counted and named; empty without any.
     :param unread: what could not be read and what to do, in a paragraph; empty if it is complete.
     """
 

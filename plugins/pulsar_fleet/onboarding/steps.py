@@ -32,7 +32,7 @@ from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
 from pulsar_fleet.preflight.waivers import Waiver, accept
 from pulsar_fleet.snapshot.collect import collect_into
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, SYSTEM_TOPIC, Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
@@ -71,7 +71,7 @@ async def take_snapshot(
             )
             reference = writer.finish(head)
             stored = StoredSnapshot.open(artefacts, reference)
-            snapshot, scalable = stored.load_without_namespaces(), stored.scalable_topics()
+            snapshot = stored.load_without_namespaces()
             measured = await measure(admin, snapshot, rights)
     _note_snapshot(artefacts, run_id, head.cluster, writer)
     return TakenSnapshot(
@@ -84,8 +84,13 @@ async def take_snapshot(
         versions=tuple(writer.versions),
         rights=rights_markdown(head.cluster, rights),
         unread=unread_text(head.cluster, snapshot.unreadable) if snapshot.unreadable else "",
-        not_copied=f"{counted(len(scalable), 'scalable topic')}: {listed(scalable)}" if scalable else "",
+        not_copied=_not_copied(stored),
     )
+
+
+def _not_copied(stored: StoredSnapshot) -> str:
+    names = {kind: stored.inventory(kind) for kind in (SCALABLE_TOPIC, SYSTEM_TOPIC)}
+    return "; ".join(f"{counted(len(topics), kind)}: {listed(topics)}" for kind, topics in names.items() if topics)
 
 
 def _note_snapshot(artefacts: Artefacts, run_id: str, cluster: str, writer: SnapshotWriter) -> None:

@@ -174,6 +174,13 @@ CONTENTS: tuple[Content, ...] = (
         findings=("shadow-topic",),
     ),
     Content(
+        name="system topics",
+        treatment=Treatment.NAMED,
+        how="by the exact names that brokers give them: `__change_events`, `__transaction_buffer_snapshot`, also with "
+        "`_indexes` or `_segments`, and what ends with `__transaction_pending_ack`; each cluster has its own",
+        findings=("system-topic-differs",),
+    ),
+    Content(
         name="scalable topics",
         treatment=Treatment.NAMED,
         how="since 5.0; `migrate_namespaces` refuses their namespaces, `verify_clusters` lists them as not compared",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +12,10 @@ from tests.support.migration import forget_migrations
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.migration.model import Strategy
 
 pytestmark = pytest.mark.cluster
 
@@ -127,3 +130,27 @@ async def test_an_interrupted_migration_restores_blue_and_can_be_aborted(
     assert (aborted.state, await settings(on_blue, moving)) == (DONE, before)
     assert await on_green.namespace(moving) is None
     assert Ledger.open().migrations() == []
+
+
+async def test_topics_of_applications_with_two_underscores_move(
+    shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    heartbeat, audit = (TopicName(moving, name) for name in ("__debezium-heartbeat.fulfillment", "__audit"))
+    await on_blue.create_topic(heartbeat)
+    await on_blue.create_subscription(heartbeat, "watch")
+    await on_blue.create_partitioned_topic(audit, 2)
+    await on_blue.post(f"/{heartbeat.path}/messageTTL", messageTTL=86_400)
+    with closing(open_client(on_blue.connection)) as client:
+        producer = client.create_producer(str(heartbeat))
+        for number in range(10):
+            producer.send(b"%d" % number)
+    planned = shell.run("plan", *shell.sides, "--select", moving)
+    assert f"{moving}/{heartbeat.local}" in planned.out
+    assert f"Not copied from blue: 1 system topic: persistent://{moving}/__change_events" in planned.out
+    done = shell.run(
+        *("migrate", *shell.sides, "--namespaces", moving, "--strategy", Strategy.REPLICATE, "--yes", "--json")
+    )
+    assert done.state == DONE, done.err
+    assert (await on_green.stats(heartbeat))["subscriptions"]["watch"]["msgBacklog"] == 10
+    assert set(await on_green.topics(moving)) == {heartbeat, *audit.partitions(2), TopicName(moving, "events")}
+    assert "terminatedPosition" in await on_blue.internal_info(heartbeat)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +122,22 @@ def test_spark_reads_rows_and_digests_of_all_topics_that_match(
     expected = {"topic": topics[0], "key": "k7", "producer": "checkout", "batch": "3", "value": "b'7'"}
     assert {name: first[name] for name in expected} == expected
     assert (first["properties"], first["event_time"]) == ("{'trace': 't7'}", "None")
+
+
+def test_a_pattern_matches_names_with_two_underscores_but_no_system_topic(
+    written: Written, blue: ClusterConnection
+) -> None:
+    heartbeat = TopicName(written.namespace, "__debezium-heartbeat.fulfillment")
+    with closing(open_client(blue)) as client:
+        _write(client, heartbeat, range(10))
+
+    async def set_policy() -> None:
+        async with AdminClient(blue) as admin:
+            await admin.post(f"/{heartbeat.path}/messageTTL", messageTTL=86_400)
+
+    asyncio.run(set_policy())
+    rows = read(written, topics_pattern=f"persistent://{written.namespace}/__.*")
+    assert [row["topic"] for row in rows] == [str(heartbeat)] * 10
 
 
 def test_message_ids_bound_what_is_read_both_ends_included(written: Written) -> None:

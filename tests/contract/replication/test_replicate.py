@@ -108,6 +108,19 @@ async def test_one_way_copies_the_history_and_nothing_comes_back(
     assert again.planned.changes == 0
 
 
+async def test_topics_of_applications_with_two_underscores_replicate(
+    connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    await make_origin(admins["blue"], namespace)
+    heartbeat, old = TopicName(namespace, "__debezium-heartbeat.fulfillment"), [f"old-{number}" for number in range(10)]
+    await asyncio.to_thread(publish, connections["blue"], heartbeat, old)
+    request = request_of("blue", receive_only=["green"], namespaces=[str(namespace)], history=True)
+    assert (await replicate(connections, request, "underscores")).links == 5
+    await wait_copied(admins["blue"], [heartbeat], "green")
+    assert await asyncio.to_thread(texts_of, connections["green"], heartbeat) == sorted(old)
+
+
 async def test_a_dry_run_changes_nothing_and_an_undo_restores_every_policy(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:

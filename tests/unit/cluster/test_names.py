@@ -58,6 +58,26 @@ def test_topics_of_the_broker_itself_are_told(local: str) -> None:
     assert TopicName(ORDERS, local).is_system
 
 
+@pytest.mark.parametrize(
+    "local",
+    [
+        *("__debezium-heartbeat.fulfillment", "__audit", "__audit-partition-3", "__consumer_offsets-partition-0"),
+        *("__transaction_state", "__change_events2", "__change_events-x", "__transaction_log_0"),
+    ],
+)
+def test_topics_of_applications_may_begin_with_two_underscores(local: str) -> None:
+    assert not TopicName(ORDERS, local).is_system
+    assert not TopicName(NamespaceName("public", "__kafka"), local).is_system
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_system"),
+    [("pulsar/system", True), ("pulsar/b-0.local:8080", True), ("sla-monitor/b:80", True), ("pulsar/fleet", False)],
+)
+def test_the_namespaces_of_brokers_hold_system_topics(namespace: str, is_system: bool) -> None:
+    assert TopicName(NamespaceName.parse(namespace), "healthcheck").is_system == is_system
+
+
 @pytest.mark.parametrize("local", ["a+b", "a b%2Fc", "a%3Bb", "é.x", "100%"])
 def test_the_name_of_a_topic_in_the_path_of_its_schemas_is_decoded_twice(local: str) -> None:
     path = TopicName(ORDERS, local).schema_path

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, TABLES, Row, Snapshot, SnapshotHeader
+from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHeader
 from pulsar_fleet.snapshot.store.rows import ABSENT, NAMESPACE, TOPIC, from_columns, is_by_namespace
 from pulsar_fleet.snapshot.store.writer import SCHEMA_VERSION, SnapshotWriter
 
@@ -171,10 +171,10 @@ class StoredSnapshot:
         counted = self.columns(table, ()).column(NAMESPACE).value_counts().to_pylist()
         return {str(pair["values"]): int(pair["counts"]) for pair in counted}
 
-    def scalable_topics(self, namespaces: Collection[str] | None = None) -> tuple[str, ...]:
-        """The names of its scalable topics, of all namespaces or of these."""
+    def inventory(self, kind: str, namespaces: Collection[str] | None = None) -> tuple[str, ...]:
+        """The names of what a copy leaves out, of one kind such as `SCALABLE_TOPIC`: of all namespaces or of these."""
         rows = self.columns("inventory", ("kind", "name"), namespaces).to_pylist()
-        return tuple(str(row["name"]) for row in rows if row["kind"] == SCALABLE_TOPIC)
+        return tuple(str(row["name"]) for row in rows if row["kind"] == kind)
 
     def load(self, namespaces: Collection[str] | None = None) -> Snapshot:
         """The snapshot; with `namespaces` only their rows and the rows that belong to no namespace.

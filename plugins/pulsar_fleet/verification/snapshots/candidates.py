@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.planning.build import differing_names
 from pulsar_fleet.planning.diff import COMPARED_COLUMNS
-from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
+from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.rows import namespace_of_topic
 from pulsar_fleet.verification.snapshots.columnar_join import JoinedRows, combine_keys, join_columns, number_texts
@@ -96,7 +96,7 @@ def find_candidates(
     topics = {*finder.topics(), *finder.schemas(), *finder.topic_policies()}
     if subscriptions:
         topics.update(finder.subscriptions())
-    named = (topic for side in (source, target) for topic in side.scalable_topics(namespaces))
+    named = (topic for side in (source, target) for topic in side.inventory(SCALABLE_TOPIC, namespaces))
     names = {*finder.namespaces(), *(namespace_of_topic(topic) for topic in (*topics, *named))}
     return Candidates(tuple(sorted(names)), frozenset(topics))
 
