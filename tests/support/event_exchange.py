@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pulsar
+from tests.support.reconciler import until_older
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -55,6 +56,10 @@ class Exchange:
             if not any(tally.published or tally.applied for tally in summary.clusters.values()):
                 return
         raise AssertionError(f"still something to say: {summary}")
+
+    async def run_until_older(self, admin: AdminClient, topic: TopicName) -> None:
+        """Run until a topic is certainly older than what a scan finds from now on."""
+        await until_older(admin, topic, self.run)
 
     @contextmanager
     def follower(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.ledger.run import Run
@@ -51,6 +53,10 @@ class Reconciler:
             return summary, None
         return summary, await repair(self.connections, summary, replace(self.request, **settings), self.run)
 
+    async def cycle_until_older(self, admin: AdminClient, topic: TopicName) -> None:
+        """Look until a topic is certainly older than the last look."""
+        await until_older(admin, topic, self.cycle)
+
     @property
     def run(self) -> Run:
         return Run.open(f"reconcile/{self.runs}")
@@ -58,6 +64,15 @@ class Reconciler:
     @property
     def store(self) -> ReconciliationStore:
         return ReconciliationStore(self.run.ledger, ("blue", "green"))
+
+
+async def until_older(admin: AdminClient, topic: TopicName, look: Callable[[], Awaitable[object]]) -> None:
+    """Look until a topic is certainly older than the last look: clocks are known by whole seconds."""
+    created = datetime.fromisoformat((await admin.internal_info(topic))["creationDate"]).timestamp()
+    began = 0.0
+    while began < created + 1.5:
+        began = time.time()
+        await look()
 
 
 async def make_namespaces(namespaces: list[NamespaceName], *admins: AdminClient) -> None:

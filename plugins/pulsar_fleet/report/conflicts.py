@@ -6,6 +6,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.planning.render import short
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
+from pulsar_fleet.policy_sync.merge.merge_field import Rule
 from pulsar_fleet.policy_sync.reconcile.agreement import PARTITIONED_ON_SOME
 
 
@@ -25,6 +26,9 @@ def outcome(conflict: ListedConflict) -> str:
     if conflict.rule == PARTITIONED_ON_SOME:
         counts = (f"{counted(count, 'partition')} on {cluster}" for cluster, count in sorted(conflict.values.items()))
         return f"{', '.join(counts)}; nothing is changed: delete the one without partitions when it is consumed"
+    if conflict.rule == Rule.UNDECIDED:
+        values = (f"{cluster} {short(value)}" for cluster, value in sorted(conflict.values.items()))
+        return f"{', '.join(values)} ({conflict.rule}). Nothing is done until you choose a cluster"
     winner = conflict.values.get(conflict.winner)
     won = f"{conflict.winner} {short(winner)} wins" if conflict.winner in conflict.values else "the last agreement wins"
     others = (

@@ -93,7 +93,7 @@ def propagate_deletes() -> Setting:
         title="Propagate deletions",
         description="Tenants, namespaces and partitioned topics that were deleted on another cluster. never: they are "
         "kept and listed as pending. approve: those whose id, or the id of whose batch, is under allowed changes are "
-        "deleted, if nobody uses or has changed them. Rights and policies that were removed are always removed.",
+        "deleted, if nobody uses or has changed them. Neither concerns rights and policies that were removed.",
     )
 
 

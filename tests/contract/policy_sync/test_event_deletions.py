@@ -225,8 +225,11 @@ async def test_a_tenant_is_deleted_after_its_namespaces(
 async def test_rights_and_policies_are_removed_without_an_approval(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
-    await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
-    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await on_green.create_topic(TopicName(shared, "orders"))
+    await exchange.run_until_older(on_green, TopicName(shared, "orders"))
+    for admin in (on_blue, on_green):
+        await admin.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
+        await set_policy(admin, shared, MAX_PRODUCERS[0], 5)
     await exchange.settle()
     await on_green.delete(f"/namespaces/{shared.path}/permissions/writer")
     await set_policy(on_green, shared, MAX_PRODUCERS[0], None)

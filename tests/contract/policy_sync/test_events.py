@@ -47,6 +47,8 @@ KILLS = int(os.environ.get("PULSAR_FLEET_FOLLOWER_POINTS", "1"))
 async def test_a_change_on_either_side_reaches_the_other_and_no_event_follows(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
+    await on_green.create_topic(TopicName(shared, "orders"))
+    await exchange.run_until_older(on_green, TopicName(shared, "orders"))
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])

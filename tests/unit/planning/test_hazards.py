@@ -113,9 +113,9 @@ def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, 
         ("max_producers_per_topic", 10, 5, "reversible", "above the lower limit"),
         ("max_producers_per_topic", 5, 10, "none", ""),
         ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "above the lower limit"),
-        ("auth_policies", {"namespace_auth": {"app": ["consume", "produce"]}}, APP, "reversible", "revoked"),
-        ("auth_policies", {"destination_auth": {TOPIC: {"app": ["consume"]}}}, APP, "reversible", "revoked"),
-        ("auth_policies", {"subscription_auth_roles": {"s": ["app"]}}, None, "reversible", "revoked"),
+        ("auth_policies", {"namespace_auth": {"app": ["consume", "produce"]}}, APP, "destructive", "revoked"),
+        ("auth_policies", {"destination_auth": {TOPIC: {"app": ["consume"]}}}, APP, "destructive", "revoked"),
+        ("auth_policies", {"subscription_auth_roles": {"s": ["app"]}}, None, "destructive", "revoked"),
         ("auth_policies", APP, {"namespace_auth": {"app": ["consume", "produce"]}}, "none", ""),
         ("encryption_required", None, True, "reversible", "do not comply"),
         ("is_allow_auto_update_schema", True, False, "reversible", "do not comply"),
@@ -132,7 +132,7 @@ def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
 def test_a_tenant_that_loses_an_administrator_has_a_reason() -> None:
     before, after = ({"adminRoles": roles, "allowedClusters": ["green"]} for roles in (["a", "b"], ["a"]))
     (risk,) = risks_of_values([ValueChange(Resource.TENANT, "", before, after)])
-    assert (risk.hazard, "revoked" in risk.reason) == (Hazard.REVERSIBLE, True)
+    assert (risk.hazard, "revoked" in risk.reason) == (Hazard.DESTRUCTIVE, True)
 
 
 def test_every_policy_that_discards_messages_has_a_reason() -> None:

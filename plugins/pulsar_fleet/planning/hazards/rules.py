@@ -219,6 +219,6 @@ VALUE_RULES: tuple[ValueRule, ...] = (
     ),
     ValueRule(Risk(Hazard.REVERSIBLE, "new messages are replicated to the clusters that join the list"), _adds_peer),
     ValueRule(Risk(Hazard.REVERSIBLE, "clients above the lower limit are refused or throttled"), _tightens),
-    ValueRule(Risk(Hazard.REVERSIBLE, "rights are revoked: who uses them is refused"), _revokes),
+    ValueRule(Risk(Hazard.DESTRUCTIVE, "rights are revoked: who uses them is refused"), _revokes),
     ValueRule(Risk(Hazard.REVERSIBLE, "clients that do not comply are refused"), _demands),
 )

@@ -21,13 +21,14 @@ from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersi
 from pulsar_fleet.policy_sync.events.ordering.updates import Updates, accepted_updates, lost_edits, outstanding
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import observed_versions, without_deleted_topics
+from pulsar_fleet.policy_sync.events.recreated import Withheld, withheld_fields
 from pulsar_fleet.policy_sync.events.resolve import Resolution, reason_to_leave, resolve
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
 from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
+from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, revocations, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.topic_plan import growths
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
@@ -160,6 +161,7 @@ class _Scan:
     stored: StoredVersions
     observed: ClusterScan
     view: View
+    withheld: Withheld
 
 
 async def _scan(participant: Participant, batch: Batch) -> _Scan:
@@ -172,7 +174,8 @@ async def _scan(participant: Participant, batch: Batch) -> _Scan:
     view = participant.view(observed)
     busy = observed.overridden
     batch.postpone([item for item in batch.events if not view.has_read(item) or tenant_and_namespace(item)[1] in busy])
-    return _Scan(stored, observed, view)
+    withheld = await withheld_fields(participant, observed, view, stored, batch.events)
+    return _Scan(stored, observed, view, withheld)
 
 
 def _updates(participant: Participant, batch: Batch, item: Item, current: ResourceVersions | None) -> Updates:
@@ -202,7 +205,7 @@ def _versions(participant: Participant, batch: Batch, scan: _Scan) -> dict[Item,
     """The versions after a scan; a topic that does not exist keeps its stored ones."""
     before = {item: scan.stored.of(item) or ResourceVersions() for item in batch.events}
     items = without_deleted_topics(scan.view, batch.events)
-    return before | observed_versions(participant, scan.observed, scan.view, scan.stored, items)
+    return before | observed_versions(participant, scan.observed, scan.view, scan.stored, items, scan.withheld)
 
 
 def _unseen_edits(
@@ -273,7 +276,14 @@ async def _apply_plan(participant: Participant, plan: Plan) -> PlanResult:
     run_id = f"{PROCEDURE}/{participant.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     admin, peers, ledger = participant.admin, participant.peers, participant.ledger
     return await apply_recorded(
-        plan, admin, peers, ledger, run_id, PROCEDURE, redactor=participant.redactor, allow=growths(plan)
+        plan,
+        admin,
+        peers,
+        ledger,
+        run_id,
+        PROCEDURE,
+        redactor=participant.redactor,
+        allow=growths(plan) | revocations(plan),
     )
 
 

@@ -106,7 +106,7 @@ async def _delete(participant: Participant, tally: Tally, plan: Plan, allow: fro
         )
         stored = participant.stored_versions(items)
         observed = await participant.scan_items(items)
-        after = observed_versions(participant, observed, participant.view(observed), stored, items)
+        after = observed_versions(participant, observed, participant.view(observed), stored, items, {})
         participant.save(stored, {item: entry.awaiting({}) for item, entry in after.items()})
     tally.deleted += applied.counts()[Outcome.APPLIED]
     tally.not_deleted += [f"{result.change.label}: {result.detail}" for result in applied.not_in_place()]

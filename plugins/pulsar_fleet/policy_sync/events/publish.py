@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
@@ -15,6 +16,7 @@ from pulsar_fleet.policy_sync.events.last_updated import update_properties
 from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
 from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Version
 from pulsar_fleet.policy_sync.events.participant import Participant, field_values, write_times
+from pulsar_fleet.policy_sync.events.recreated import Withheld, withheld_fields
 from pulsar_fleet.policy_sync.events.resolve import waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
     EXISTS,
@@ -113,7 +115,8 @@ async def _publish_part(
         view = participant.view(observed)
     touched = participant.touched
     valid = [item for item in without_deleted_topics(view, items) if item not in touched]
-    versions = observed_versions(participant, observed, view, before, valid)
+    withheld = await withheld_fields(participant, observed, view, before, valid)
+    versions = observed_versions(participant, observed, view, before, valid, withheld)
     if not participant.save(before, {item: entry for item, entry in versions.items() if entry != before.of(item)}):
         log.info("%s: another follower saved the same changes first", participant.own)
         return False
@@ -141,7 +144,12 @@ def _new_topics(view: View, before: StoredVersions, versions: Mapping[Item, Reso
 
 
 def observed_versions(
-    participant: Participant, observed: ClusterScan, view: View, before: StoredVersions, items: Iterable[Item]
+    participant: Participant,
+    observed: ClusterScan,
+    view: View,
+    before: StoredVersions,
+    items: Iterable[Item],
+    withheld: Withheld,
 ) -> dict[Item, ResourceVersions]:
     """The versions of resources after a scan; before the first full scan a value may have any age."""
     first, versions = not before.covers(participant.scope()), {}
@@ -159,6 +167,7 @@ def observed_versions(
             first=first,
             joins=participant.joins,
             whole=participant.request.order.of(item).whole,
+            withheld=withheld.get(item, frozenset()),
         )
         versions[item] = next_versions(current, state, participant.own)
     return versions
@@ -194,7 +203,7 @@ async def _publish(
     waiting = {item: waiting_deletion(entry, participant.request.order) for item, entry in current.items()}
     deletions = (_deletion(item, version) for item, version in waiting.items() if version and snapshot)
     resources = (
-        MetadataChangeEvent.of(item, field_values(view, item), entry, documents.get(item, {}))
+        MetadataChangeEvent.of(item, *_told(field_values(view, item), entry), documents.get(item, {}))
         for item, entry in current.items()
     )
     sent = await participant.topic.publish(chain(deletions, resources))
@@ -203,6 +212,12 @@ async def _publish(
     done = {item: entry.as_published() for item, entry in current.items() if not entry.published and item not in busy}
     participant.save(stored, done)
     return sent
+
+
+def _told(values: Mapping[str, Json], versions: ResourceVersions) -> tuple[dict[str, Json], ResourceVersions]:
+    """The values and versions of an event: without the fields that are withheld."""
+    fields = {name: entry for name, entry in versions.fields.items() if name not in versions.withheld}
+    return {name: value for name, value in values.items() if name in fields}, replace(versions, fields=fields)
 
 
 def _deletion(item: Item, version: Version) -> MetadataChangeEvent:

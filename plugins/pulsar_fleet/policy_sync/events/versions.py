@@ -44,12 +44,14 @@ class ResourceVersions(Document):
     :param expected: the values that we are about to write; once they are present, they have these versions.
     :param published: whether the event topic has all versions.
     :param deleted_elsewhere: the newest deletion on another cluster that was not carried out here.
+    :param withheld: fields that the resource lacks, and nobody knows whether they were removed or it was created again.
     """
 
     fields: Mapping[str, FieldVersion] = field(default_factory=dict)
     expected: Mapping[str, FieldVersion] = field(default_factory=dict)
     published: bool = True
     deleted_elsewhere: Version | None = None
+    withheld: tuple[str, ...] = ()
 
     @property
     def newest(self) -> Version | None:
@@ -85,6 +87,7 @@ class ObservedValues:
     :param times: field → when it was written and the bounds of this, if the cluster tells.
     :param first: whether this is the first scan of the cluster, so that a value may have any age.
     :param joins: whether the cluster joins a fleet: a value of its first scan loses against every other.
+    :param withheld: fields of which it is unknown whether they were removed: they keep their versions.
     :param whole: whether a changed field makes the whole resource newer than all its earlier versions.
     """
 
@@ -96,6 +99,7 @@ class ObservedValues:
     first: bool = False
     joins: bool = False
     whole: bool = False
+    withheld: frozenset[str] = frozenset()
 
     def written(self, name: str) -> tuple[int, Bounds | None]:
         """When a changed value was written, at the latest, and the bounds of this."""
@@ -109,19 +113,23 @@ class ObservedValues:
 def next_versions(before: ResourceVersions | None, observed: ObservedValues, own: str) -> ResourceVersions:
     """The versions after a scan; a second scan of the same values changes nothing.
 
-    Expected values that are not present yet stay expected: their writer may be late.
+    Expected values that are not present yet stay expected: their writer may be late. A resource that is created again
+    after its deletion was found does not have the fields that it lost with it: nobody unset them.
     """
     earlier = before or ResourceVersions()
-    names = {*earlier.fields, *earlier.expected, *observed.values}
+    names = {*earlier.fields, *earlier.expected, *observed.values} - observed.withheld
     digests = {name: digest(observed.values.get(name)) for name in names}
     arrived = _arrived(earlier, digests, own, whole=observed.whole)
     old = {name: entry.digest for name, entry in earlier.fields.items()}
     changed = [name for name, text in digests.items() if name not in arrived and text != old.get(name, "")]
     fields = {**earlier.fields, **arrived}
     fields |= {name: FieldVersion(digests[name], _new_version(name, earlier, observed, own)) for name in changed}
+    if EXISTS in changed and digests[EXISTS]:
+        fields = {name: entry for name, entry in fields.items() if entry.digest or name in arrived}
     return replace(
         earlier,
         fields=fields,
+        withheld=tuple(sorted(observed.withheld)),
         expected=_still_expected(earlier, arrived, changed, whole=observed.whole),
         published=earlier.published and not changed,
     )
@@ -129,7 +137,7 @@ def next_versions(before: ResourceVersions | None, observed: ObservedValues, own
 
 def _arrived(before: ResourceVersions, digests: Mapping[str, str], own: str, *, whole: bool) -> dict[str, FieldVersion]:
     """The expected fields that are present; a whole document has arrived only if all its fields are present."""
-    arrived = {name: entry for name, entry in before.expected.items() if entry.digest == digests[name]}
+    arrived = {name: entry for name, entry in before.expected.items() if entry.digest == digests.get(name)}
     if not whole or len(arrived) == len(before.expected):
         return arrived
     unknown = Version(BEFORE_EVERYTHING, own)

@@ -11,6 +11,7 @@ from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate, deletion_conflict
 from pulsar_fleet.policy_sync.merge.fields import Values, is_cluster_list, localised
+from pulsar_fleet.policy_sync.merge.identity import keep_undecided
 from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, is_only_behind
 from pulsar_fleet.policy_sync.merge.merge_resource import (
     ClusterValues,
@@ -20,7 +21,7 @@ from pulsar_fleet.policy_sync.merge.merge_resource import (
     merge_resource,
 )
 from pulsar_fleet.policy_sync.merge.topic_fields import GROWING, PARTITIONS
-from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
+from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, tenant_and_namespace
 
 _CONFLICTS = (Rule.TIME, Rule.NAME, Rule.JOINED)
 
@@ -85,9 +86,19 @@ class ComparedResource:
             + tuple(
                 name
                 for name, decision in self.merged.decisions.items()
-                if decision.rule in _CONFLICTS
-                and not all(self._is_behind(name, loser, decision.value) for loser in decision.losers)
+                if decision.rule is Rule.UNDECIDED
+                or (
+                    decision.rule in _CONFLICTS
+                    and not all(self._is_behind(name, loser, decision.value) for loser in decision.losers)
+                )
             )
+        )
+
+    def undecided_on(self, cluster: str) -> tuple[str, ...]:
+        """The fields that a cluster lacks, and nobody knows whether they were removed there."""
+        rules = {name: decision.rule for name, decision in self.merged.decisions.items()}
+        return tuple(
+            name for name, clusters in self.drifting.items() if rules[name] is Rule.UNDECIDED and cluster in clusters
         )
 
     def _is_behind(self, name: str, loser: FieldState, value: Json) -> bool:
@@ -177,7 +188,7 @@ def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options:
             cluster=view.cluster,
             values=values,
             provenance=view.provenance.get(item, {}),
-            joined=view.cluster in members,
+            joined=view.cluster in members and view.identity.get(item) is not Identity.RECREATED,
         )
         for view in views
         if (values := view.values(item)) is not None
@@ -201,6 +212,8 @@ def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options:
         authority = replace(how, desired=options.desired.items.get(item))
         return replace(_with_desired(item, sides, absent, base, authority), unpartitioned=unpartitioned)
     merged = merge_resource(document, sides, how)
+    unknown = [view.cluster for view in views if view.identity.get(item) is Identity.UNKNOWN]
+    merged = keep_undecided(merged, document, sides, unknown) if unknown else merged
     if item[0] is Resource.TOPIC_POLICY:
         return ComparedResource(item=item, merged=merged, sides=sides, without_topic=tuple(absent), base=base)
     gone = _gone(absent, base) if sides else ()

@@ -36,6 +36,8 @@ class Rule(StrEnum):
     """The spans of the writes overlap, so that the order of the times may not be that of the writes."""
     NAME = "name of the cluster"
     JOINED = "agreed before the cluster joined"
+    UNDECIDED = "removed, or created again without it: unknown"
+    """Nothing is written before the operator chooses."""
     CHOSEN = "chosen by the operator"
     AUTHORITY = "authority"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable, translate
+from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
@@ -31,6 +32,10 @@ from pulsar_fleet.policy_sync.merge.topic_plan import topic_creation, topic_diff
 from pulsar_fleet.policy_sync.merge.view import Item, topic_documents
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 
+_UNDECIDED = (
+    "it is missing, and nothing proves that this is the resource that had it: it may have been deleted and created "
+    "again; choose a cluster for this conflict"
+)
 _FOR_ITSELF = (Kind.AT_CREATION, Kind.LOCAL, Kind.INTERNAL, Kind.MIRROR)
 
 
@@ -108,6 +113,18 @@ def plan_repair(
     return Plan(source=source, target=own, changes=planner.ordered(), left_alone=(*planner.left_alone, *skipped))
 
 
+def revocations(plan: Plan) -> frozenset[str]:
+    """The ids of the changes that only take rights away: who revoked them on another cluster has allowed these."""
+    return frozenset(change.id for change in plan.changes if _only_revokes(change))
+
+
+def _only_revokes(change: Change) -> bool:
+    before, after = change.before, change.after
+    if change.resource is Resource.TENANT and before is not None and after is not None:
+        return bool(revoked_rights(before, after)) and set(before[CLUSTERS]) <= set(after[CLUSTERS])
+    return change.resource is Resource.POLICY and change.field == "auth_policies"
+
+
 def topics_needed(compared: Iterable[ComparedResource], cluster: str) -> frozenset[str]:
     """The namespaces whose topics must be listed before a cluster is planned for."""
     return frozenset(
@@ -180,6 +197,8 @@ def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
         yield LeftAlone(kind, name, "", unpartitioned_text(name, [side.cluster for side in resource.sides], own))
     if own in resource.without_topic and resource.merged.values:
         yield LeftAlone(kind, name, "", f"{own} does not have the topic")
+    for field_name in resource.undecided_on(own):
+        yield LeftAlone(kind, name, field_name, _UNDECIDED)
     if own in resource.gone and resource.deletion:
         yield LeftAlone(kind, name, "", f"{resource.deletion.text}; choose a cluster for this conflict")
     elif own in resource.gone:
@@ -187,7 +206,17 @@ def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
 
 
 def _drifting_on(resource: ComparedResource, cluster: str) -> list[str]:
-    return [name for name, clusters in resource.drifting.items() if cluster in clusters]
+    """The fields that can be written: a policy is written whole, so none of its fields may be undecided."""
+    undecided = {_written_with(resource, name) for name in resource.undecided_on(cluster)}
+    return [
+        name
+        for name, clusters in resource.drifting.items()
+        if cluster in clusters and _written_with(resource, name) not in undecided
+    ]
+
+
+def _written_with(resource: ComparedResource, name: str) -> str:
+    return "" if resource.item[0] is Resource.TENANT else policy_of(name)
 
 
 def _planned_snapshot(compared: Sequence[ComparedResource], snapshot: Snapshot, others: Sequence[Snapshot]) -> Snapshot:

@@ -125,7 +125,11 @@ class PolicyEvents:
         values = topic_comparable(state.policies) if state else {}
         changed = {policy for policy in {*before, *values} if not same(before.get(policy), values.get(policy))}
         self._changes.setdefault(key, []).append(
-            PolicyChanges(at, {str(TopicPolicyField(scope, policy)): values.get(policy) for policy in changed})
+            PolicyChanges(
+                at,
+                {str(TopicPolicyField(scope, policy)): values.get(policy) for policy in changed},
+                deletes=state is None,
+            )
         )
         self._values[key] = values
 
@@ -137,6 +141,12 @@ class PolicyEvents:
                 begin, end = span_of(changes.at, clock, skew)
                 spans |= dict.fromkeys(changes.values, (begin if number else UNKNOWN, end))
         return spans
+
+    def unsets(self, topic: str, names: Collection[str]) -> bool:
+        """Whether events show that each of these policies was unset on its own, not with its topic."""
+        changes = [change for scope in Scope for change in self._changes.get((topic, scope), ())]
+        last = {name: change for change in changes for name in change.values}
+        return all(name in last and last[name].values[name] is None and not last[name].deletes for name in names)
 
     def since(self, earlier: PolicyEvents, topic: str) -> list[PolicyChanges]:
         """What the events of a topic changed after those that an earlier pass had read, in their order.
@@ -153,10 +163,14 @@ class PolicyEvents:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanges:
-    """What one event changed: text of a `TopicPolicyField` → value, None if it was removed; `at` in ms since 1970."""
+    """What one event changed: text of a `TopicPolicyField` → value, None if it was removed; `at` in ms since 1970.
+
+    :param deletes: whether it removes all policies, as the deletion of a topic does.
+    """
 
     at: int
     values: Mapping[str, Json]
+    deletes: bool = False
 
 
 def observe(

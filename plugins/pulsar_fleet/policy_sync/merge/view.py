@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pulsar_fleet.cluster.admin.read_problems import PARTITIONED_TOPICS_OF, SCHEMAS_OF, TOPIC_POLICIES_OF
 from pulsar_fleet.cluster.json import JsonObject
@@ -19,6 +20,14 @@ Item = tuple[Resource, str]
 """A resource: a tenant, a namespace, a partitioned topic, or the policies of a topic."""
 
 
+class Identity(StrEnum):
+    """What is known of a resource that lacks values."""
+
+    SAME = "the same resource"
+    RECREATED = "created again"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The resources of one cluster.
@@ -27,6 +36,7 @@ class View:
     :param unread: tenants, namespaces, topics and topic policies that exist and could not be read.
     :param topics: namespace → its topics; only of the namespaces whose topics were listed.
     :param shadows: the partitioned topics that are shadow topics.
+    :param identity: of the resources that lack values of the merge base; the others count as the same.
     """
 
     cluster: str
@@ -35,6 +45,7 @@ class View:
     unread: frozenset[str] = frozenset()
     topics: Mapping[str, Collection[str]] = field(default_factory=dict)
     shadows: frozenset[str] = frozenset()
+    identity: Mapping[Item, Identity] = field(default_factory=dict)
 
     def has_read(self, item: Item) -> bool:
         """Whether the resource could be read: an unread resource is never compared."""

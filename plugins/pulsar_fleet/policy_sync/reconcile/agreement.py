@@ -13,7 +13,7 @@ from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE, DeletionConflict
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, entry_of, localised, policy_of, whole_value
-from pulsar_fleet.policy_sync.merge.merge_field import Decision
+from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
 from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
 from pulsar_fleet.policy_sync.merge.topic_fields import PARTITIONS, SCHEMAS
 from pulsar_fleet.policy_sync.merge.view import Item
@@ -110,6 +110,8 @@ def decided_values(compared: Iterable[ComparedResource], now: float) -> dict[str
     decided: dict[str, dict[Item, dict[str, Provenance]]] = {}
     for resource in compared:
         for field, decision in resource.merged.decisions.items():
+            if decision.rule is Rule.UNDECIDED:
+                continue
             provenance = _decided_provenance(resource, field, decision, now)
             for side in resource.sides:
                 decided.setdefault(side.cluster, {}).setdefault(resource.item, {})[field] = provenance

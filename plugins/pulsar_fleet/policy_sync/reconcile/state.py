@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,19 +16,23 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.deletions import current_documents
 from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
+from pulsar_fleet.policy_sync.guards.recreated import read_identity
 from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
 from pulsar_fleet.policy_sync.merge.command import command_line
 from pulsar_fleet.policy_sync.merge.compare import Comparison, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes, pending
+from pulsar_fleet.policy_sync.merge.identity import Suspect, suspects
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
-from pulsar_fleet.policy_sync.merge.view import Item, View
+from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, tenant_and_namespace
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
 from pulsar_fleet.policy_sync.reconcile.summary import summarise
 from pulsar_fleet.snapshot.model import Snapshot
+
+log = logging.getLogger(__name__)
 
 FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
 """Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
@@ -71,6 +76,8 @@ async def read_state(
     if namespaces := namespaces_to_list(views):
         observed = await _with_topics(fleet, observed, namespaces)
         views = [replace(view, topics=observed[view.cluster].topics) for view in views]
+    if request.authority.kind is AuthorityKind.MERGE:
+        views = await _identified(fleet, observed, history, views)
     divergent = await _divergent(find_divergent, request, observed, history)
     options = compare_options(request, history, observed, views, divergent)
     comparison = compare(views, history.merge_bases, options)
@@ -117,6 +124,30 @@ async def _divergent(
         return None
     snapshots = {name: scan.snapshot for name, scan in observed.items()}
     return await asyncio.to_thread(find_divergent, snapshots, history.fleet)
+
+
+async def _identified(
+    fleet: Fleet, observed: Mapping[str, ClusterScan], history: History, views: Sequence[View]
+) -> list[View]:
+    """The views with what is known of the resources that lack values: calls only for these."""
+    found = [one for one in suspects(views, history.merge_bases) if not _was_edited(one, observed[one.cluster])]
+    identities = await asyncio.gather(
+        *(read_identity(fleet.clusters[one.cluster], one.item, one.at, observed[one.cluster].clock) for one in found)
+    )
+    known = dict(zip(found, identities, strict=True))
+    for suspect, identity in known.items():
+        if identity is not Identity.SAME:
+            log.info("%s %s on %s lacks values: %s", *suspect.item, suspect.cluster, identity)
+    return [
+        replace(view, identity={one.item: identity for one, identity in known.items() if one.cluster == view.cluster})
+        for view in views
+    ]
+
+
+def _was_edited(suspect: Suspect, scan: ClusterScan) -> bool:
+    kind, name = suspect.item
+    events = scan.events.get(tenant_and_namespace(suspect.item)[1]) if kind is Resource.TOPIC_POLICY else None
+    return events is not None and events.unsets(name, suspect.lacking)
 
 
 async def _with_topics(
