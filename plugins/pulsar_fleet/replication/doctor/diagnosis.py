@@ -29,6 +29,7 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     on,
 )
 from pulsar_fleet.replication.doctor.causes.schemas import find_schema_causes
+from pulsar_fleet.replication.doctor.causes.subscriptions import find_subscription_causes
 from pulsar_fleet.replication.doctor.causes.topics import find_topic_causes
 from pulsar_fleet.replication.doctor.facts import FleetFacts
 from pulsar_fleet.replication.doctor.link_states import forecast_seconds, link_states
@@ -100,6 +101,7 @@ def _explain(facts: FleetFacts, assessed: Sequence[Assessed], request: Request) 
             yield explanation
     for namespaces in remaining:
         yield from _remaining(namespaces, limited.get((namespaces.source, namespaces.target), ()))
+    yield from find_subscription_causes(facts, assessed)
     yield from find_stray_clusters(facts)
 
 
@@ -119,7 +121,6 @@ def _of_namespace(
         yield from found
         pair = _without(pair, {_key(row.facts) for explanation in found for row in explanation.replicators})
     yield from find_expiry(every, every.failing)
-    yield from _blocked_subscriptions(every)
     remaining.append(pair)
 
 
@@ -148,15 +149,6 @@ def _remaining(pair: NamespacePair, limited: Sequence[str]) -> Iterator[Explaine
             if state is State.STALLED:
                 calls = on(pair.target, *(bare("PUT", f"/{row.facts.topic.path}/unload") for row in rows))
             yield pair.diagnose(id_, evidence, explained=rows, resource=str(topic), calls=calls)
-
-
-def _blocked_subscriptions(pair: NamespacePair) -> Iterator[Explained]:
-    """Replicated subscriptions need an answer from every cluster of the list before they move."""
-    for topic, rows in pair.by_topic((State.DISCONNECTED, State.MISSING, State.STALLED, State.UNKNOWN)).items():
-        names = {name for row in rows for name in pair.facts.subscriptions.get((pair.source, row.facts.topic), ())}
-        if names and len(pair.here.targets_of(topic)) > 1:
-            evidence = f"{', '.join(sorted(names))}; list {', '.join(pair.here.clusters_of(topic))}; {lag_text(rows)}."
-            yield pair.diagnose("replicated-subscriptions-blocked", evidence, resource=str(topic))
 
 
 def _cluster_pairs(facts: FleetFacts, assessed: Sequence[Assessed]) -> Iterator[ClusterPair]:

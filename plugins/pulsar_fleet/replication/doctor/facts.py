@@ -169,7 +169,8 @@ class FleetFacts:
     :param namespaces: (cluster, namespace) → facts.
     :param replicators: every replicator that lists or statistics name.
     :param targets: (target cluster, topic or partition) → the topic there, of replicators that do not work.
-    :param subscriptions: (cluster, topic or partition) → its replicated subscriptions.
+    :param subscriptions: (cluster, topic or partition) → its replicated subscriptions, each with the seconds since its
+        mark-delete position moved; None if it did not since the topic was loaded.
     :param calls: cluster → number of HTTP requests.
     """
 
@@ -177,7 +178,7 @@ class FleetFacts:
     namespaces: Mapping[tuple[str, NamespaceName], NamespaceFacts] = field(default_factory=dict)
     replicators: tuple[ReplicatorFacts, ...] = ()
     targets: Mapping[tuple[str, TopicName], TargetTopic] = field(default_factory=dict)
-    subscriptions: Mapping[tuple[str, TopicName], Collection[str]] = field(default_factory=dict)
+    subscriptions: Mapping[tuple[str, TopicName], Mapping[str, float | None]] = field(default_factory=dict)
     unread: tuple[Unread, ...] = ()
     calls: Mapping[str, int] = field(default_factory=dict)
 

@@ -14,12 +14,16 @@ from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEnt
 def forecast_topic(topic: str, on_from: ClusterTopic, on_to: ClusterTopic, copy: TopicCopy) -> TopicForecast:
     """The forecast of one topic, for every durable subscription on `from`."""
     counter = _Counter(on_from, on_to, copy)
+    links = on_from.stats.links if on_from.stats else {}
+    sent_to = sorted(name for name, link in links.items() if link.outbound)
     return TopicForecast(
         topic=topic,
         entries_from=on_from.ledgers,
         entries_to=on_to.ledgers,
         load=on_to.load,
         unreplicated=None if on_from.replicated is None else len(on_from.ledgers) - on_from.replicated,
+        sent_to=tuple(sent_to),
+        silent=tuple(name for name in sent_to if not links[name].inbound),
         exists_on_to=on_to.exists,
         subscriptions=tuple(counter.forecast(name) for name in sorted(on_from.cursors)),
     )

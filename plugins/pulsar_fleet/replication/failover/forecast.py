@@ -113,6 +113,8 @@ class TopicForecast(Document):
     :param entries_from, entries_to: the entries of both clusters, whose numbers the forecast uses.
     :param load: by which `to` counts what it delivers.
     :param unreplicated: entries that are not replicated to `to`; None without a replicator.
+    :param sent_to: the clusters to which `from` sends it; a position is copied when all of them have answered.
+    :param silent: those of them that have no replicator to `from` now, so that no position is copied.
     :param unknown: why it could not be read at all.
     """
 
@@ -121,6 +123,8 @@ class TopicForecast(Document):
     entries_to: Ledgers = _NO_LEDGERS
     load: TopicLoad = field(default_factory=TopicLoad)
     unreplicated: int | None = None
+    sent_to: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     exists_on_to: bool = True
     subscriptions: tuple[SubscriptionForecast, ...] = ()
     unknown: str = ""

@@ -202,6 +202,33 @@ def _topic_notes(forecast: Forecast) -> Iterator[str]:
             yield f"  ! {topic.topic}: {forecast.target} has no such topic"
         elif topic.unreplicated is None and not topic.unknown and not forecast.origin_unreachable:
             yield f"  ! {topic.topic}: {forecast.origin} does not replicate it to {forecast.target}"
+    yield from _position_notes(forecast)
+
+
+def _position_notes(forecast: Forecast) -> Iterator[str]:
+    """Why positions are not copied, for each topic with a replicated subscription that has messages redelivered."""
+    reasons: dict[str, str] = {}
+    for topic in forecast.topics:
+        held = [
+            part for part in topic.subscriptions if part.replicated and (part.redelivered.messages or part.is_missing)
+        ]
+        others = [name for name in topic.sent_to if name != forecast.target]
+        if not held:
+            continue
+        if topic.silent:
+            reason = (
+                f"{' and '.join(topic.silent)} does not replicate back to {forecast.origin} now: no position is copied "
+                f"to {forecast.target} before every cluster of the topic's list has answered"
+            )
+        elif others:
+            reason = (
+                f"a position is copied to {forecast.target} when {' and '.join(others)} has answered too; pulsar-fleet "
+                "doctor, with all these clusters, names one that does not"
+            )
+        else:
+            continue
+        reasons.setdefault(str(TopicName.parse(topic.topic).parent), reason)
+    yield from (f"  ! {name}: {reason}" for name, reason in reasons.items())
 
 
 def _order(forecast: Forecast, rows: Sequence[ForecastRow], addresses: Addresses) -> Iterator[str]:

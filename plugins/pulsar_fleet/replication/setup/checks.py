@@ -23,6 +23,7 @@ from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
+from pulsar_fleet.replication.setup.replicated_positions import stopped_positions
 from pulsar_fleet.replication.topology import Link, Topology
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -87,6 +88,7 @@ def check_replication(
         *_kept_local(planned),
         *_wrong_addresses(observations),
         *_producers(observations),
+        *stopped_positions(snapshots, planned, request),
         *(finding for link in topology.links() for finding in _of_link(link, snapshots)),
         *(
             finding
@@ -269,6 +271,7 @@ def notes(request: Request, topology: Topology) -> Iterable[Finding]:
             "receive-only-subscriptions",
             ", ".join(topology.receive_only),
             "receives messages and sends nothing",
-            "Acknowledgements are replicated between members only: a subscription there has its own position.",
-            "nothing, if applications do not fail over to it.",
+            "A position is copied only while every cluster of the list replicates back: of a topic that is sent there "
+            "no member gets the positions of another one.",
+            "name it in 'clusters' instead, or do without replicated subscriptions.",
         )

@@ -75,6 +75,7 @@ def cursor(entry: int, consumed: int) -> Cursor:
 
 STALLED = replicator(last=Reading(connected=True, backlog=5), cursors=(cursor(4, 4), cursor(4, 4)), seconds=3.0)
 SLOW = Reading(connected=True, backlog=500)
+FLAGGED = {("blue", TOPIC): {"billing": 3.0}}
 DISCONNECTED = replicator(last=Reading(backlog=5), cursors=(cursor(4, 4), cursor(4, 4)), seconds=3.0)
 
 
@@ -382,9 +383,52 @@ def test_a_topic_list_on_one_side_is_named_and_one_on_both_is_not() -> None:
 
 def test_replicated_subscriptions_are_blocked_by_the_cluster_that_is_down() -> None:
     three = (*BOTH, "far")
-    facts = fleet(DISCONNECTED, subscriptions={("blue", TOPIC): ("billing",)})
+    facts = fleet(DISCONNECTED, subscriptions=FLAGGED)
     facts = replace(facts, namespaces={(name, NAME): namespace(name, clusters=three) for name in BOTH})
     assert "replicated-subscriptions-blocked" in ids(facts)
+
+
+def test_replicated_subscriptions_are_blocked_by_a_replicator_back() -> None:
+    back = replace(STALLED, source="green", target="blue")
+    examination = diagnose(fleet(replicator(), back, subscriptions=FLAGGED), Request())
+    blocked = [row for row in examination.diagnoses if row.id == "replicated-subscriptions-blocked"]
+    assert [(row.source, row.target) for row in blocked] == [("blue", "green")]
+    assert "replicated-subscriptions-blocked" not in ids(fleet(DISCONNECTED, subscriptions=FLAGGED))
+
+
+def with_far(far: tuple[str, ...] | None, *, inbound: str = "") -> FleetFacts:
+    """Blue and green replicate both ways and to a third cluster; `far`: its list, None: it is not examined."""
+    three = (*BOTH, "far")
+    link = Reading(connected=True, outbound="x", inbound=inbound)
+    rows = [replicator(source=own, target=other) for own in BOTH for other in three if own != other]
+    rows = [replace(row, first=link, last=link) if row.target == "far" else row for row in rows]
+    facts = fleet(*rows, subscriptions=FLAGGED | {("green", TOPIC): {"billing": 263.0}})
+    namespaces = {(name, NAME): namespace(name, clusters=three) for name in BOTH}
+    if far is None:
+        return replace(facts, namespaces=namespaces)
+    everywhere = {**facts.clusters, "far": cluster("far")}
+    return replace(facts, clusters=everywhere, namespaces={**namespaces, ("far", NAME): namespace("far", clusters=far)})
+
+
+@pytest.mark.parametrize("facts", [with_far(("far",)), with_far(None)], ids=["by its list", "by its connection"])
+def test_a_cluster_that_only_receives_stops_replicated_subscriptions(facts: FleetFacts) -> None:
+    examination = diagnose(facts, Request(receive_only=frozenset({"far"})))
+    found = [row for row in examination.faults if row.id == "replicated-subscriptions-unanswered"]
+    assert [(row.source, row.target) for row in found] == [("blue", "far"), ("green", "far")]
+    assert "on blue 3 s ago, on green 4 min 23 s ago" in found[0].evidence
+
+
+@pytest.mark.parametrize("facts", [with_far((*BOTH, "far")), with_far(None, inbound="/10.0.0.7:6650")])
+def test_a_third_cluster_that_replicates_back_stops_nothing(facts: FleetFacts) -> None:
+    assert not [id_ for id_ in ids(facts) if id_.startswith("replicated-subscriptions")]
+
+
+def test_replicated_subscriptions_of_a_one_way_copy_are_information_only() -> None:
+    facts = on_green(fleet(replicator(), subscriptions=FLAGGED), clusters=("green",))
+    examination = diagnose(facts, Request(receive_only=frozenset({"green"})))
+    assert [(row.id, row.severity) for row in examination.diagnoses] == [
+        ("replicated-subscriptions-one-way", Severity.INFO)
+    ]
 
 
 INBOUND = Reading(inbound="/10.0.0.7:6650")

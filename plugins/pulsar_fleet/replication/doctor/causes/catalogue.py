@@ -219,10 +219,10 @@ _CAUSES = (
     Cause(
         "replicated-subscriptions-blocked",
         WARNING,
-        "A topic has replicated subscriptions, and one cluster of its list cannot be reached.",
-        "No position of such a subscription is copied to any cluster until all of the list answer: after a failover, "
-        "consumers get messages again.",
-        "repair the replicator to {target}, or remove {target} from the list while it is down for long.",
+        "A topic has replicated subscriptions, and a replicator to or from one cluster of its list does not work.",
+        "No position of such a subscription is copied from {source} to any cluster until all of the list answer: after "
+        "a failover, consumers get messages again.",
+        "repair the replicators between {source} and {target}; other diagnoses name what holds them.",
     ),
     # What remains.
     Cause(
@@ -239,6 +239,23 @@ _CAUSES = (
         "{target} does not get new messages.",
         "unload the topic on {target}; if that does not help, read the logs of the broker of {source} that serves it.",
         automatic=True,
+    ),
+    # Replicated subscriptions.
+    Cause(
+        "replicated-subscriptions-unanswered",
+        FAULT,
+        "A topic has replicated subscriptions; one cluster of its list does not replicate back, and another one does.",
+        "No position of such a subscription is copied from {source} to any cluster: a broker copies one when every "
+        "cluster of the list has answered (observed, 4.2.4). After a failover, consumers get messages again.",
+        "if {target} may send to {source}, add {source} to the list on {target}: it then answers, and positions move "
+        "again. Otherwise choose what you need: {target} in the list, or replicated subscriptions of this topic.",
+    ),
+    Cause(
+        "replicated-subscriptions-one-way",
+        INFO,
+        "A topic has replicated subscriptions, and no cluster of its list replicates back.",
+        "No position of such a subscription is copied to {target}: one that moves there has a position of its own.",
+        "nothing, if applications do not fail over to {target}; otherwise add {source} to the list on {target}.",
     ),
     Cause(
         "disconnected-unexplained",

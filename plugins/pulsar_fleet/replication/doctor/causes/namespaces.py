@@ -63,7 +63,7 @@ def find_direction_causes(pair: NamespacePair, receive_only: Collection[str]) ->
         return
     if pair.target in pair.here.clusters and pair.source not in there.clusters:
         evidence = f"{pair.source} lists {', '.join(pair.here.clusters)}; {pair.target} {', '.join(there.clusters)}."
-        yield pair.diagnose("one-way", evidence, calls=_both_ways(pair, there))
+        yield pair.diagnose("one-way", evidence, calls=completing_list(pair, there))
     yield from _topic_lists(pair, there)
 
 
@@ -83,8 +83,8 @@ def _topic_lists(pair: NamespacePair, there: NamespaceFacts) -> Iterator[Explain
             )
 
 
-def _both_ways(pair: NamespacePair, there: NamespaceFacts) -> tuple[RemedyCall, ...]:
-    """The calls on the target that complete the list: cluster data, tenant, list."""
+def completing_list(pair: NamespacePair, there: NamespaceFacts) -> tuple[RemedyCall, ...]:
+    """The calls by which the target replicates back: cluster data, tenant, list; none if what they need is unknown."""
     target, calls = pair.clusters.target, list[Call]()
     if target is None or target.peers is None or there.tenant_clusters is None:
         return ()

@@ -106,8 +106,8 @@ def _names_others(facts: NamespaceFacts, own: str) -> bool:
 
 async def _replicators(
     admins: Mapping[str, AdminClient], namespaces: Mapping[tuple[str, NamespaceName], NamespaceFacts], request: Request
-) -> tuple[list[ReplicatorFacts], dict[tuple[str, TopicName], tuple[str, ...]]]:
-    async def read(own: str) -> tuple[list[ReplicatorFacts], dict[TopicName, tuple[str, ...]]]:
+) -> tuple[list[ReplicatorFacts], dict[tuple[str, TopicName], dict[str, float | None]]]:
+    async def read(own: str) -> tuple[list[ReplicatorFacts], dict[TopicName, dict[str, float | None]]]:
         mine = [facts for (cluster, _), facts in namespaces.items() if cluster == own]
         return await read_replicators(admins[own], mine, request.reading_seconds)
 

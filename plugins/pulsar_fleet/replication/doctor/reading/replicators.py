@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,8 +23,8 @@ Documents = Mapping[TopicName, JsonObject | FleetError]
 
 async def read_replicators(
     admin: AdminClient, namespaces: Iterable[NamespaceFacts], reading_seconds: float
-) -> tuple[list[ReplicatorFacts], dict[TopicName, tuple[str, ...]]]:
-    """The replicators of a cluster, and the replicated subscriptions of topics and partitions.
+) -> tuple[list[ReplicatorFacts], dict[TopicName, dict[str, float | None]]]:
+    """The replicators of a cluster, and the replicated subscriptions of topics and partitions, see `FleetFacts`.
 
     Calls: one for each topic; four more for one with a replicator that has a backlog or no connection, eight if it is
     connected and sends nothing, and up to five while it connects, which takes a moment after the topic was loaded.
@@ -121,11 +122,16 @@ def _cursors(row: ReplicatorFacts, *readings: Documents) -> tuple[Cursor | None,
     return tuple(cursors_in_stats(document).get(replicator_cursor(row.target)) for document in read)
 
 
-def _replicated(document: JsonObject | FleetError) -> tuple[str, ...]:
+def _replicated(document: JsonObject | FleetError) -> dict[str, float | None]:
     if isinstance(document, FleetError):
-        return ()
+        return {}
     subscriptions: JsonObject = document.get("subscriptions") or {}
-    return tuple(sorted(name for name, part in subscriptions.items() if part.get("isReplicated")))
+    return {name: _since_moved(part) for name, part in sorted(subscriptions.items()) if part.get("isReplicated")}
+
+
+def _since_moved(subscription: JsonObject) -> float | None:
+    moved = int(subscription.get("lastMarkDeleteAdvancedTimestamp") or 0)
+    return max(0.0, time.time() - moved / 1000) if moved else None
 
 
 def _is_unlinked(row: ReplicatorFacts) -> bool:
