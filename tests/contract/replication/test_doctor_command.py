@@ -52,3 +52,70 @@ async def test_a_fault_is_named_with_its_remedy_and_healed_on_request(
     healed = shell.run(*doctor, "--remedy", "own-cluster-missing", "--yes", "--json")
     assert healed.document["remedy"]["after"]["diagnoses"] == []
     assert sorted((await on_green.namespace(other) or {})["replication_clusters"]) == ["blue", "green"]
+
+
+OWN = "own-cluster-missing"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "receive_only", "cluster", "healed"),
+    [
+        (["green"], ["green"], "green", "blue", ["blue", "green"]),
+        (["green"], ["blue", "green"], "", "blue", ["blue", "green"]),
+        (["blue", "green"], ["blue"], "green", "green", ["green"]),
+        (["green"], None, "green", "blue", ["blue", "green"]),
+    ],
+    ids=["source", "member", "receiver", "without a target"],
+)
+async def test_a_list_without_its_own_cluster_is_the_first_fault_in_any_role(
+    shell: Shell,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    ours: list[str],
+    theirs: list[str] | None,
+    receive_only: str,
+    cluster: str,
+    healed: list[str],
+) -> None:
+    name, admins = new_namespace(), {"blue": on_blue, "green": on_green}
+    await know_each_other(on_blue, on_green)
+    for admin in admins.values():
+        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+    if theirs:
+        await on_green.put_namespace(name, {"replication_clusters": theirs})
+    await on_blue.put_namespace(name, {"replication_clusters": ours})
+    doctor = ("doctor", *shell.sides, "--select", str(name), "--json")
+    doctor += ("--receive-only", receive_only) if receive_only else ()
+    examined = shell.run(*doctor)
+    first = examined.document["diagnoses"][0]
+    assert (examined.state, first["id"], first["severity"]) == (DIFFERENT, OWN, "fault"), examined.document
+    assert (first["source"], first["target"]) == (cluster, cluster)
+    assert [row.split(": ")[1] for row in examined.document["unread"]] == [f"topics of {name}"]
+
+    after = shell.run(*doctor, "--remedy", OWN, "--yes").document["remedy"]["after"]
+    assert OWN not in {row["id"] for row in after["diagnoses"]}, after
+    assert sorted((await admins[cluster].namespace(name) or {})["replication_clusters"]) == healed
+
+
+async def test_a_cluster_that_is_only_allowed_serves_and_replicates_nothing(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    name = new_namespace()
+    topic = TopicName(name, "events")
+    await know_each_other(on_blue, on_green)
+    await replicate(on_blue, on_green, name)
+    await on_blue.create_topic(topic)
+    await on_blue.post(f"/namespaces/{name.path}/allowedClusters", ["blue", "green"])
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["green"])
+    # A replicator that exists goes on until its topic is loaded again.
+    await on_blue.put(f"/{topic.path}/unload")
+    doctor = ("doctor", *shell.sides, "--select", str(name), "--receive-only", "green", "--json")
+    examined = shell.run(*doctor)
+    assert [row["id"] for row in examined.document["diagnoses"]] == ["own-cluster-not-listed"], examined.document
+    assert (examined.state, examined.document["unread"]) == (DIFFERENT, [])
+    assert {row["causes"][0] for row in examined.document["replicators"]} == {"own-cluster-not-listed"}
+    for remedy in examined.document["diagnoses"][0]["calls"]:
+        await on_blue.post(remedy["call"]["path"], remedy["call"]["body"])
+    await wait_linked(on_blue, [topic], "green")
+    assert shell.run(*doctor).document["diagnoses"] == []

@@ -17,6 +17,7 @@ from pulsar_fleet.replication.doctor.causes.namespaces import (
     find_auto_creation_cause,
     find_direction_causes,
     find_namespace_cause,
+    find_own_cluster_causes,
     find_stray_clusters,
     storing,
 )
@@ -87,6 +88,9 @@ def state_of(row: ReplicatorFacts, behind_seconds: float) -> State:
 
 def _explain(facts: FleetFacts, assessed: Sequence[Assessed], request: Request) -> Iterator[Explained]:
     done: set[tuple[str, str, str]] = set()
+    for explanation in find_own_cluster_causes(facts, assessed, request.receive_only):
+        done |= {_key(row.facts) for row in explanation.replicators}
+        yield explanation
     for pair in _cluster_pairs(facts, assessed):
         for explanation in find_cluster_causes(pair):
             done |= {_key(row.facts) for row in explanation.replicators}
@@ -113,7 +117,7 @@ def _of_namespace(
     causes = list(find_namespace_cause(pair))
     yield from causes
     yield from find_direction_causes(pair, request.receive_only)
-    if causes:
+    if causes or not pair.here.is_served or (pair.there and not pair.there.is_served):
         return
     yield from find_auto_creation_cause(pair)
     for find in (find_topic_causes, find_schema_causes, find_limit_causes):

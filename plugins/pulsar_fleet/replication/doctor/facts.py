@@ -124,6 +124,11 @@ class NamespaceFacts:
     topics: Mapping[TopicName, int] | None = None
     topic_policies: Mapping[TopicName, TopicPolicies] | None = None
 
+    @property
+    def is_served(self) -> bool:
+        """Whether its cluster serves its topics: brokers delete them where neither list has their own cluster."""
+        return self.cluster in (*self.clusters, *self.allowed_clusters) or not self.clusters
+
     def policies_of(self, topic: TopicName) -> TopicPolicies:
         """The policies of a topic or of the topic of a partition."""
         return (self.topic_policies or {}).get(topic.parent, TopicPolicies())

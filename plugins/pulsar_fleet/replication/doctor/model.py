@@ -44,6 +44,8 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+OWN_CLUSTER = "own-cluster-missing"
+"""Brokers delete topics: it comes before every other fault."""
 POLICY_TOPIC = "policy-topic-differs"
 """Explains replicators that carry no message of an application: that they do not work is no fault."""
 FILL_IN = "Put the value in the place of each <…> before you send it; the call replaces all that is stored there."
@@ -105,10 +107,15 @@ class Diagnosis(Document):
     calls: tuple[RemedyCall, ...] = ()
     automatic: bool = False
 
+    @property
+    def clusters(self) -> str:
+        """`blue → green`; `blue` of a cause in this cluster alone."""
+        return self.source if self.source == self.target else f"{self.source} → {self.target}"
+
     def text(self) -> str:
         """Lines for a terminal or a log."""
         lines = [
-            f"{self.severity.upper():7} {self.id:30} {self.source} → {self.target}  {self.resource}",
+            f"{self.severity.upper():7} {self.id:30} {self.clusters}  {self.resource}",
             f"        {self.evidence}",
             f"        {self.consequence}",
             f"        Do: {self.remedy}",
@@ -231,6 +238,10 @@ class Examination(Document):
 
 
 def ordered(diagnoses: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Faults first, then by id and resource."""
+    """Faults first, of these the one by which topics are deleted, then by id and resource."""
     rank = list(Severity)
-    return tuple(sorted(diagnoses, key=lambda row: (rank.index(row.severity), row.id, row.resource, row.source)))
+
+    def key(row: Diagnosis) -> tuple[int, bool, str, str, str]:
+        return rank.index(row.severity), row.id != OWN_CLUSTER, row.id, row.resource, row.source
+
+    return tuple(sorted(diagnoses, key=key))

@@ -50,7 +50,7 @@ def _lines(examination: Examination, changed: str) -> Iterator[str]:
         if any(diagnosis.automatic for diagnosis in same):
             yield f"        This tool sends these calls with --remedy {id_}"
         if len(same) > FEW:
-            more = [f"{diagnosis.source} → {diagnosis.target} {diagnosis.resource}" for diagnosis in same[FEW:]]
+            more = [f"{diagnosis.clusters} {diagnosis.resource}" for diagnosis in same[FEW:]]
             yield f"        The same: {listed(more, 10)}; the JSON document has them all"
     rows = examination.replicators
     if rows:

@@ -43,7 +43,7 @@ def _outcome(examination: Examination) -> Outcome:
 def _to_do(examination: Examination) -> tuple[str, ...]:
     """The remedies of the faults; the report has those of the warnings below."""
     outages = [f"{name} does not answer: {reason}" for name, reason in sorted(examination.outages.items())]
-    remedies = [f"{fault.source} → {fault.target} `{fault.resource}`: {fault.remedy}" for fault in examination.faults]
+    remedies = [f"{fault.clusters} `{fault.resource}`: {fault.remedy}" for fault in examination.faults]
     lines = [*outages, *remedies]
     more = [f"{counted(len(lines) - _MOST_TO_DO, 'more fault')}, below."] if len(lines) > _MOST_TO_DO else []
     return (*lines[:_MOST_TO_DO], *more)
@@ -71,7 +71,7 @@ def _diagnosis_row(diagnosis: Diagnosis) -> str:
     calls = "".join(f" `{_cell(call.text())}`" for call in diagnosis.calls)
     calls += "" if all(call.is_ready for call in diagnosis.calls) else f" {FILL_IN}"
     return (
-        f"| {diagnosis.severity.upper()} `{diagnosis.id}` | {diagnosis.source} → {diagnosis.target} "
+        f"| {diagnosis.severity.upper()} `{diagnosis.id}` | {diagnosis.clusters} "
         f"`{diagnosis.resource}` | {_cell(diagnosis.evidence)} | {_cell(diagnosis.consequence)} "
         f"**Do:** {_cell(diagnosis.remedy)}{calls} |"
     )

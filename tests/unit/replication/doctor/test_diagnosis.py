@@ -431,6 +431,39 @@ def test_replicated_subscriptions_of_a_one_way_copy_are_information_only() -> No
     ]
 
 
+def test_a_topic_list_without_a_cluster_that_serves_it_is_a_fault_there() -> None:
+    shared = {TOPIC: TopicPolicies(shared={"replicationClusters": ["blue"]})}
+    facts = fleet(
+        namespaces={("blue", NAME): namespace("blue", topic_policies=shared), ("green", NAME): namespace("green")}
+    )
+    (found,) = [row for row in diagnose(facts, Request()).faults if row.id == "topic-list-without-cluster"]
+    assert (found.clusters, found.resource, found.evidence) == (
+        "green",
+        str(TOPIC),
+        "Its global list on blue is ['blue'].",
+    )
+    own = {TOPIC: TopicPolicies(local={"replicationClusters": ["green"]})}
+    assert "topic-list-without-cluster" not in ids(on_green(facts, topic_policies=own))
+    assert "topic-list-without-cluster" not in ids(on_green(facts, topics={}))
+
+
+@pytest.mark.parametrize("role", [frozenset(), frozenset({"green"}), frozenset({"blue"})])
+def test_a_source_whose_list_lacks_it_is_the_first_fault_in_any_role(role: frozenset[str]) -> None:
+    lists = {name: namespace(name, clusters=("green",)) for name in BOTH}
+    facts = fleet(replicator(expected=False), namespaces={(name, NAME): facts for name, facts in lists.items()})
+    (first, *_) = diagnose(facts, Request(receive_only=role)).diagnoses
+    assert (first.id, first.clusters, first.automatic) == ("own-cluster-missing", "blue", True)
+
+
+def test_a_cluster_that_only_the_allowed_clusters_have_is_no_deletion() -> None:
+    lists = {"clusters": ("green",), "allowed_clusters": BOTH}
+    facts = fleet(replicator(first=None, last=None))
+    facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", **lists)})
+    examination = diagnose(facts, Request(receive_only=frozenset({"green"})))
+    assert [row.id for row in examination.faults] == ["own-cluster-not-listed"]
+    assert examination.replicators[0].causes == ("own-cluster-not-listed",)
+
+
 INBOUND = Reading(inbound="/10.0.0.7:6650")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pulsar_fleet.replication.doctor.causes.cause import Cause
 from pulsar_fleet.replication.doctor.causes.cluster_catalogue import CLUSTER_CAUSES
-from pulsar_fleet.replication.doctor.model import POLICY_TOPIC, Severity
+from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, POLICY_TOPIC, Severity
 
 FAULT, WARNING, INFO = Severity.FAULT, Severity.WARNING, Severity.INFO
 
@@ -32,12 +32,34 @@ _CAUSES = (
         "alone it has no retention, and copies without a subscription are deleted.",
     ),
     Cause(
-        "own-cluster-missing",
+        OWN_CLUSTER,
         FAULT,
-        "The list of a namespace does not have the cluster that serves it.",
-        "{target} refuses every topic of the namespace.",
-        "add the name of the serving cluster to the list.",
+        "The list of a namespace does not have the cluster that stores it.",
+        "Brokers of {target} delete its topics, with their messages and subscriptions, when they check them, and "
+        "refuse every topic of it (observed, 4.2.4).",
+        "add {target} to its own list at once. Then look for topics and subscriptions that were deleted, and create "
+        "them again; messages are where another cluster has a copy.",
         automatic=True,
+    ),
+    Cause(
+        "own-cluster-not-listed",
+        FAULT,
+        "The list of a namespace does not have the cluster that stores it; only its allowed clusters do.",
+        "{target} serves its topics and begins to replicate none of them; a topic that was replicated before is not "
+        "any more when it is loaded again (observed, 4.2.4). If {target} is removed from the allowed clusters too, all "
+        "of them are deleted.",
+        "add {target} to its own list; messages that are published until then are never copied. If nothing is to be "
+        "replicated from {target}, let the list have {target} alone.",
+    ),
+    Cause(
+        "topic-list-without-cluster",
+        FAULT,
+        "The list of a topic itself, its own or its global one, does not have a cluster that serves the topic.",
+        "{target} deletes the topic, with its messages and subscriptions, when the list has effect there (observed, "
+        "4.2.4, with a global list).",
+        "remove that list where it was stored (DELETE …/replication of the topic; isGlobal=true for a global list) "
+        "before replication brings it to {target}. The list of a single cluster needs its own name, a global list the "
+        "names of all clusters that serve the topic.",
     ),
     Cause(
         "namespace-migrated",
@@ -216,6 +238,23 @@ _CAUSES = (
         "They never arrive on {target}.",
         "raise or remove the time to live of the namespace on {source} until the replicator has caught up.",
     ),
+    # Replicated subscriptions.
+    Cause(
+        "replicated-subscriptions-unanswered",
+        FAULT,
+        "A topic has replicated subscriptions; one cluster of its list does not replicate back, and another one does.",
+        "No position of such a subscription is copied from {source} to any cluster: a broker copies one when every "
+        "cluster of the list has answered (observed, 4.2.4). After a failover, consumers get messages again.",
+        "if {target} may send to {source}, add {source} to the list on {target}: it then answers, and positions move "
+        "again. Otherwise choose what you need: {target} in the list, or replicated subscriptions of this topic.",
+    ),
+    Cause(
+        "replicated-subscriptions-one-way",
+        INFO,
+        "A topic has replicated subscriptions, and no cluster of its list replicates back.",
+        "No position of such a subscription is copied to {target}: one that moves there has a position of its own.",
+        "nothing, if applications do not fail over to {target}; otherwise add {source} to the list on {target}.",
+    ),
     Cause(
         "replicated-subscriptions-blocked",
         WARNING,
@@ -239,23 +278,6 @@ _CAUSES = (
         "{target} does not get new messages.",
         "unload the topic on {target}; if that does not help, read the logs of the broker of {source} that serves it.",
         automatic=True,
-    ),
-    # Replicated subscriptions.
-    Cause(
-        "replicated-subscriptions-unanswered",
-        FAULT,
-        "A topic has replicated subscriptions; one cluster of its list does not replicate back, and another one does.",
-        "No position of such a subscription is copied from {source} to any cluster: a broker copies one when every "
-        "cluster of the list has answered (observed, 4.2.4). After a failover, consumers get messages again.",
-        "if {target} may send to {source}, add {source} to the list on {target}: it then answers, and positions move "
-        "again. Otherwise choose what you need: {target} in the list, or replicated subscriptions of this topic.",
-    ),
-    Cause(
-        "replicated-subscriptions-one-way",
-        INFO,
-        "A topic has replicated subscriptions, and no cluster of its list replicates back.",
-        "No position of such a subscription is copied to {target}: one that moves there has a position of its own.",
-        "nothing, if applications do not fail over to {target}; otherwise add {source} to the list on {target}.",
     ),
     Cause(
         "disconnected-unexplained",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.replication.doctor.causes.cluster_data import storing_peer
-from pulsar_fleet.replication.doctor.causes.pair import Explained, NamespacePair, diagnosis, on
+from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, diagnosis, on
 from pulsar_fleet.replication.doctor.facts import FleetFacts, NamespaceFacts
-from pulsar_fleet.replication.doctor.model import RemedyCall
+from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, RemedyCall
 
+_TOPIC_LIST = "replicationClusters"
 _AUTO_CREATION = {"topicType": "allowAutoTopicCreationType", "defaultNumPartitions": "defaultNumPartitions"}
 
 
@@ -25,8 +26,6 @@ def find_namespace_cause(pair: NamespacePair) -> Iterator[Explained]:
         return
     elif not there.exists:
         yield _without_namespace(pair, there)
-    elif there.cluster not in (there.clusters or there.allowed_clusters):
-        yield _without_own_name(pair, there)
     elif there.migrated:
         yield pair.diagnose("namespace-migrated", f"It is flagged on {pair.target}.", explained=pair.failing)
 
@@ -47,15 +46,68 @@ def _without_namespace(pair: NamespacePair, there: NamespaceFacts) -> Explained:
     return pair.diagnose("namespace-missing", evidence, explained=pair.failing, calls=on(own, create))
 
 
-def _without_own_name(pair: NamespacePair, there: NamespaceFacts) -> Explained:
-    evidence = f"The list on {pair.target} is {sorted(there.clusters)}."
-    calls = on(pair.target, storing(pair.name, {*there.clusters, pair.target}))
-    return pair.diagnose("own-cluster-missing", evidence, explained=pair.failing, calls=calls)
+def find_own_cluster_causes(
+    facts: FleetFacts, assessed: Collection[Assessed], receive_only: Collection[str]
+) -> Iterator[Explained]:
+    """Lists that lack the cluster which stores them: of namespaces, whatever they replicate to, and of topics."""
+    for here in facts.namespaces.values():
+        if not here.exists:
+            continue
+        own, failing = here.cluster, [row for row in assessed if row.needs_cause and row.facts.namespace == here.name]
+        calls = on(own, *_naming_itself(here, {own} if own in receive_only else {*here.clusters, own}))
+        if not here.is_served:
+            into = [row for row in failing if row.facts.target == own]
+            yield _alone(here, OWN_CLUSTER, str(here.name), _lists_text(here), into, calls)
+        elif here.clusters and own not in here.clusters:
+            out = [row for row in failing if row.facts.source == own and own not in here.clusters_of(row.facts.topic)]
+            yield _alone(here, "own-cluster-not-listed", str(here.name), _lists_text(here), out, calls)
+        yield from _topics_without_own_cluster(facts, here)
+
+
+def _topics_without_own_cluster(facts: FleetFacts, here: NamespaceFacts) -> Iterator[Explained]:
+    """The own list of a topic has effect on the cluster that stores it, its global list where there is no own one."""
+    for topic, policies in sorted((here.topic_policies or {}).items()):
+        own, shared = policies.local.get(_TOPIC_LIST), policies.shared.get(_TOPIC_LIST)
+        for there in facts.namespaces.values():
+            if there.name != here.name or topic not in (there.topics or {}):
+                continue
+            names = own if there is here and own else shared
+            has_own = there is not here and there.policies_of(topic).local.get(_TOPIC_LIST)
+            if names and not has_own and there.cluster not in names:
+                evidence = f"Its {'own' if names is own else 'global'} list on {here.cluster} is {sorted(names)}."
+                yield _alone(there, "topic-list-without-cluster", str(topic), evidence)
+
+
+def _alone(
+    here: NamespaceFacts,
+    id_: str,
+    resource: str,
+    evidence: str,
+    rows: Sequence[Assessed] = (),
+    calls: Sequence[RemedyCall] = (),
+) -> Explained:
+    """A cause in one cluster alone."""
+    return Explained(diagnosis(id_, resource, here.cluster, here.cluster, evidence, len(rows), calls), tuple(rows))
+
+
+def _lists_text(here: NamespaceFacts) -> str:
+    allowed = f"; its allowed clusters are {sorted(here.allowed_clusters)}" if here.allowed_clusters else ""
+    return f"The list on {here.cluster} is {sorted(here.clusters)}{allowed}."
+
+
+def _naming_itself(here: NamespaceFacts, clusters: Collection[str]) -> Iterator[Call]:
+    """The calls that store this list; allowed clusters must have what a list has."""
+    if here.allowed_clusters and not {*clusters} <= {*here.allowed_clusters}:
+        allowed = sorted({*here.allowed_clusters, *here.clusters, *clusters})
+        yield with_body("POST", f"/namespaces/{here.name.path}/allowedClusters", allowed)
+    yield storing(here.name, clusters)
 
 
 def find_direction_causes(pair: NamespacePair, receive_only: Collection[str]) -> Iterator[Explained]:
     """A list on one side only, unless the other side is meant only to receive."""
     there = pair.there
+    if pair.here.cluster not in pair.here.clusters:
+        return
     if pair.source in receive_only and pair.target in pair.here.clusters:
         yield pair.diagnose("receive-only-sends", f"The list on {pair.source} is {sorted(pair.here.clusters)}.")
         return

@@ -84,7 +84,7 @@ def _name_of(connection: ClusterConnection, read: Iterable[ClusterFacts]) -> str
 async def _namespaces(
     admins: Mapping[str, AdminClient], request: Request, unread: list[Unread]
 ) -> dict[tuple[str, NamespaceName], NamespaceFacts]:
-    names = await list_selected(admins, request.selection)
+    names = await list_selected(admins, request.selection, unread)
     documents = await asyncio.gather(*(read_namespaces(admin, own, names, unread) for own, admin in admins.items()))
     every = {(facts.cluster, name): facts for read in documents for name, facts in read.items()}
     linked = {name for (own, name), facts in every.items() if _names_others(facts, own)}

@@ -16,19 +16,30 @@ from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.runs.overrides import without_overrides
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.replication.doctor.facts import NamespaceFacts, TopicPolicies, Unread
-from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
+from pulsar_fleet.snapshot.tenants import tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
-async def list_selected(admins: Mapping[str, AdminClient], selection: Selection) -> tuple[NamespaceName, ...]:
+async def list_selected(
+    admins: Mapping[str, AdminClient], selection: Selection, unread: list[Unread]
+) -> tuple[NamespaceName, ...]:
     """The selected namespaces of any cluster: for each cluster one call, and one for each tenant."""
 
-    async def listed(admin: AdminClient) -> Iterable[NamespaceName]:
-        tenants = await tenant_names(admin, selection)
-        lists = await list_namespaces(admin, tenants, unknown=(NotFound, NotAllowed))
-        return [name for names in lists.values() for name in names or () if selection.has(name)]
+    async def namespaces(own: str, tenant: str) -> tuple[NamespaceName, ...]:
+        try:
+            return await admins[own].namespaces(tenant)
+        except NotFound:
+            return ()
+        except NotAllowed as error:
+            unread.append(Unread(cluster=own, resource=f"namespaces of tenant {tenant}", reason=str(error)))
+            return ()
 
-    every = await asyncio.gather(*map(listed, admins.values()))
+    async def listed(own: str) -> list[NamespaceName]:
+        tenants = await tenant_names(admins[own], selection)
+        lists = await asyncio.gather(*(namespaces(own, tenant) for tenant in tenants))
+        return [name for names in lists for name in names if selection.has(name)]
+
+    every = await asyncio.gather(*map(listed, admins))
     return tuple(sorted({name for names in every for name in names} | selection.namespaces))
 
 
@@ -85,7 +96,11 @@ async def read_topics(
 
     Calls: two, one for each partitioned topic, and one pass over `__change_events` where it exists.
     """
-    if not facts.exists or facts.cluster not in (facts.clusters or facts.allowed_clusters):
+    if not facts.exists:
+        return facts
+    if not facts.is_served:
+        reason = f"no list of the namespace has {facts.cluster}, so that brokers refuse its topics"
+        unread.append(Unread(cluster=facts.cluster, resource=f"topics of {facts.name}", reason=reason))
         return facts
     try:
         topics = await _partition_counts(admin, facts.name)
