@@ -1,35 +1,105 @@
-"""Which namespaces are replicated between which clusters now, by the lists that the clusters store."""
+"""What is replicated between which clusters now, by the lists in effect: of namespaces, and of topics themselves."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.topology import Link
+from pulsar_fleet.snapshot.model import TopicPolicyState
 from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+_AT_ONCE = 8
+Sent = Mapping[NamespaceName, tuple[TopicName, ...]]
+"""Namespace → its topics that a list of their own sends, where its own list does not; empty: all its topics."""
 
 
-async def replicated_namespaces(clusters: Clusters, selection: Selection) -> dict[Link, tuple[str, ...]]:
-    """Link → its namespaces, in order; only links between these clusters.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLists:
+    """The lists that one cluster has stored.
 
-    Calls: one for each tenant and namespace of each cluster. Lists of single topics are not read.
+    :param namespaces: namespace → the clusters of its list.
+    :param topics: topic → the clusters of the list in effect for it, if it has one itself.
+    :param unread: namespace → why the policies of its topics could not be read: what they send is unknown.
     """
-    links: dict[Link, list[str]] = {}
-    for name, admin in clusters.admins.items():
-        for namespace, peers in (await _lists(admin, selection)).items():
-            for peer in sorted({*peers} & {*clusters.admins} - {name}):
-                links.setdefault(Link(name, peer), []).append(str(namespace))
-    return {link: tuple(sorted(namespaces)) for link, namespaces in sorted(links.items())}
+
+    namespaces: Mapping[NamespaceName, frozenset[str]]
+    topics: Mapping[TopicName, frozenset[str]]
+    unread: Mapping[NamespaceName, str]
+
+    def sent_to(self, cluster: str) -> Sent:
+        """What is replicated to another cluster."""
+        sent = {name: tuple[TopicName, ...]() for name, listed in self.namespaces.items() if cluster in listed}
+        for topic in sorted(topic for topic, listed in self.topics.items() if cluster in listed):
+            if topic.namespace not in sent or sent[topic.namespace]:
+                sent[topic.namespace] = (*sent.get(topic.namespace, ()), topic)
+        return sent
+
+    def unknown(self, cluster: str) -> tuple[str, ...]:
+        """Of which namespaces it is unknown what is replicated to another cluster, as texts."""
+        return tuple(
+            f"{name}: {reason}" for name, reason in self.unread.items() if cluster not in self.namespaces[name]
+        )
 
 
-async def _lists(admin: AdminClient, selection: Selection) -> dict[NamespaceName, list[str]]:
-    tenants = await list_namespaces(admin, await tenant_names(admin, selection))
-    names = [name for namespaces in tenants.values() for name in namespaces or () if selection.has(name)]
-    documents = await asyncio.gather(*(admin.namespace(name) for name in names))
-    return {
-        name: list((document or {}).get("replication_clusters") or ())
-        for name, document in zip(names, documents, strict=True)
+async def replicated_namespaces(clusters: Clusters, selection: Selection) -> tuple[dict[Link, Sent], tuple[str, ...]]:
+    """What each cluster replicates to each other one, only between these; and what could not be read, as texts.
+
+    Calls: one for each tenant and namespace of each cluster; see `read_lists`.
+    """
+    links: dict[Link, Sent] = {}
+    unread: list[str] = []
+    for own, admin in clusters.admins.items():
+        tenants = await list_namespaces(admin, await tenant_names(admin, selection))
+        names = [name for namespaces in tenants.values() for name in namespaces or () if selection.has(name)]
+        peers = sorted({*clusters.admins} - {own})
+        lists = await read_lists(admin, names, peers)
+        links |= {Link(own, peer): sent for peer in peers if (sent := lists.sent_to(peer))}
+        unread += [f"{own}: {text}" for text in dict.fromkeys(text for peer in peers for text in lists.unknown(peer))]
+    return dict(sorted(links.items())), tuple(unread)
+
+
+async def read_lists(admin: AdminClient, names: Sequence[NamespaceName], peers: Collection[str]) -> StoredLists:
+    """The lists of namespaces, and those of topics where the list of their namespace does not have every peer.
+
+    Calls: one for each namespace, and one pass over `__change_events` where the list does not have every peer: a
+    topic keeps and uses a list that its tenant does not allow any more (observed, 4.2.4).
+
+    :param peers: the clusters that are asked about.
+    """
+    documents = dict(zip(names, await asyncio.gather(*map(admin.namespace, names)), strict=True))
+    lists = {
+        name: frozenset((document or {}).get("replication_clusters") or ()) for name, document in documents.items()
     }
+    topics: dict[TopicName, frozenset[str]] = {}
+    unread: dict[NamespaceName, str] = {}
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(name: NamespaceName) -> None:
+        async with slots:
+            try:
+                topics.update(_lists_of(await reader.read(name)))
+            except FleetError as error:
+                unread[name] = str(error)
+
+    asked = [name for name in names if documents[name] is not None and not {*peers} <= lists[name]]
+    async with TopicPolicyReader(admin, None) as reader:
+        await asyncio.gather(*map(read, asked))
+    return StoredLists(namespaces=lists, topics=topics, unread=unread)
+
+
+def _lists_of(states: Iterable[TopicPolicyState]) -> dict[TopicName, frozenset[str]]:
+    """Of a topic its own list is in effect before its global one."""
+    lists: dict[TopicName, frozenset[str]] = {}
+    for state in sorted(states, key=lambda state: state.scope != Scope.LOCAL):
+        if names := state.policies.get("replicationClusters"):
+            lists.setdefault(TopicName.parse(state.topic), frozenset(names))
+    return lists

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.run import Run
@@ -44,6 +44,7 @@ async def freeze_bounds(
     read_from: ReadFrom = ReadFrom.SERVING,
     max_bytes_per_second: int | None = None,
     order: Order = Order.PRODUCER_AND_KEY,
+    topics: Collection[TopicName] = (),
 ) -> VerifyRequest:
     """Freeze what is compared: the source's entries up to its current end, and their copies on the target.
 
@@ -55,6 +56,7 @@ async def freeze_bounds(
     :param keyed: hash messages with BLAKE2b and the key in the environment; `InvalidRequest` if the key is not set.
     :param read_from: where the source's messages are read.
     :param order: the order of messages that a copy has to keep.
+    :param topics: of a namespace with one of them, only these.
     """
     if keyed:
         digest_key()
@@ -74,6 +76,7 @@ async def freeze_bounds(
         engine=engine,
         keyed=keyed,
         read_from=read_from,
+        topics=frozenset(topics),
     )
     request = await freezer.freeze(namespaces)
     return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second, order=order)

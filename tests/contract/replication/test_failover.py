@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.support.applications import wait_copied
 from tests.support.replicated_applications import (
     Application,
     make_topics,
@@ -20,6 +21,7 @@ from tests.support.replicated_applications import (
     replicate_both_ways,
     wait_everywhere,
 )
+from tests.support.replication import FOREVER, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -27,10 +29,16 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.clusters import open_clusters
 from pulsar_fleet.replication.failover.forecast import ForecastRow
 from pulsar_fleet.replication.failover.outcome import Agreement, OutcomeRow
 from pulsar_fleet.replication.failover.report import Addresses, forecast_text, outcome_text
 from pulsar_fleet.replication.failover.steps import forecast_failover, prepare_target, record_outcome
+from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces
+from pulsar_fleet.replication.topology import Link
+from pulsar_fleet.verification.messages.verdict import Verdict
+from pulsar_fleet.verification.request import EntryMapping
+from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 from pulsar_sandbox import Sandbox
 
 STUCK = {
@@ -181,6 +189,69 @@ async def test_four_subscriptions_fail_over_and_back_as_predicted(centres: Centr
     await centres.admins["blue"].put(f"/{plain.path}/unload")
     again = await record_outcome(*sides, back)
     assert (happened(again.rows()), again.agreement) == (got, Agreement.AS_PREDICTED)
+
+
+async def test_topics_that_a_list_of_their_own_replicates_are_selected(
+    centres: Centres, new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    """Beside a topic that is not replicated, in a namespace whose list has its own cluster alone."""
+    blue = centres.admins["blue"]
+    sent, kept = await _make_single(centres, new_namespace())
+    tenant = sent.namespace.tenant
+    for topic in (sent, kept):
+        await blue.create_subscription(topic, "app", "earliest")
+    # A topic keeps a list that its tenant does not allow any more.
+    await blue.post(f"/tenants/{tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    sides = centres.connections["blue"], centres.connections["green"]
+    for number, text in enumerate((tenant, f"re:{tenant}/.*")):
+        forecast = await forecast_failover(*sides, Selection.parse([text]), Run.open(f"cli/own-list-{number}"))
+        assert [(row.topic, row.lost) for row in forecast.rows()] == [(str(sent), 20)]
+        assert (forecast.lost, forecast.is_complete) == (20, True)
+    named = await forecast_failover(*sides, Selection.parse([str(sent.namespace)]), Run.open("cli/named"))
+    assert {row.topic: row.lost for row in named.rows()} == {str(sent): 20, str(kept): 20}
+
+    await blue.delete(f"/{sent.path}/replication")
+    run = Run.open("cli/none")
+    async with asyncio.timeout(30):
+        while (none := await forecast_failover(*sides, Selection.parse([tenant]), run)).topics:
+            await asyncio.sleep(0.5)
+    text = forecast_text(none, _addresses(run))
+    assert "Nothing was counted: blue replicates no selected topic to green." in text
+    assert "Nothing is lost" not in text
+
+
+async def test_only_topics_with_a_list_of_their_own_are_verified(
+    centres: Centres, new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    blue, green = (centres.admins[name] for name in ("blue", "green"))
+    sent, _ = await _make_single(centres, new_namespace())
+    await centres.publish("blue", sent, 30)
+    await wait_copied(blue, [sent], "green")
+    selection = Selection.parse([sent.namespace.tenant, str(centres.namespace)])
+    async with open_clusters([centres.connections["blue"], centres.connections["green"]]) as clusters:
+        links, unread = await replicated_namespaces(clusters, selection)
+    expected = {sent.namespace: (sent,), centres.namespace: ()}
+    assert (links, unread) == ({Link("blue", "green"): expected, Link("green", "blue"): expected}, ())
+    request = await freeze_bounds(blue, green, [sent.namespace], mapping=EntryMapping.MESH, topics=[sent])
+    verified = await verify_in_process(blue, green, request)
+    assert (verified.verdict, verified.messages) == (Verdict.EQUAL, 30)
+
+
+async def _make_single(centres: Centres, namespace: NamespaceName) -> tuple[TopicName, TopicName]:
+    """A topic that a list of its own replicates both ways, and one that is on blue alone; 20 messages from before."""
+    sent, kept = TopicName(namespace, "sent"), TopicName(namespace, "kept")
+    for admin in centres.admins.values():
+        await admin.put(f"/tenants/{namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+        await admin.put_namespace(namespace, {"retention_policies": FOREVER})
+        await admin.create_topic(sent)
+    await centres.admins["blue"].create_topic(kept)
+    for topic in (sent, kept):
+        await centres.publish("blue", topic, 20)
+    for admin in centres.admins.values():
+        await admin.post(f"/{sent.path}/replication", ["blue", "green"])
+    await wait_linked(centres.admins["blue"], [sent], "green")
+    await wait_linked(centres.admins["green"], [sent], "blue")
+    return sent, kept
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.replication.failover.entries import CountedEntries
@@ -119,7 +120,7 @@ def test_what_the_forecast_does_not_know_stays_unknown() -> None:
     assert (result.agreement, result.redelivered, result.lost) == (Agreement.UNKNOWN, None, None)
 
 
-def forecast_of(*subscriptions: SubscriptionForecast, **fields: str) -> Forecast:
+def forecast_of(*subscriptions: SubscriptionForecast, **fields: Any) -> Forecast:
     topic = TopicForecast(topic=TOPIC, unreplicated=0, subscriptions=subscriptions)
     return Forecast(
         origin="blue",
@@ -129,6 +130,33 @@ def forecast_of(*subscriptions: SubscriptionForecast, **fields: str) -> Forecast
         topics=(topic,),
         **fields,
     )
+
+
+def test_a_namespace_whose_topic_lists_are_unknown_is_never_nothing_lost() -> None:
+    known = SubscriptionForecast(subscription="billing", replicated=True, mark_delete="3:1", mark_delete_on_to="3:1")
+    addresses = Addresses(origin="blue", target="green", run="cli/now")
+    assert "Nothing is lost." in forecast_text(forecast_of(known), addresses)
+    forecast = forecast_of(known, unread=("acme/audit: blue: the topic policies cannot be read: denied.",))
+    text = forecast_text(forecast, addresses)
+    assert (forecast.is_complete, "Nothing is lost." in text) == (False, False)
+    assert "UNKNOWN      1 of the rows, topics or namespaces" in text
+    assert "! unknown: acme/audit: blue: the topic policies cannot be read: denied. Name the namespace" in text
+
+
+def test_the_text_says_which_cluster_does_not_answer_for_positions() -> None:
+    behind = SubscriptionForecast(
+        subscription="billing", replicated=True, mark_delete="3:9", mark_delete_on_to="3:1", redelivered=entries(0, 8)
+    )
+    addresses = Addresses(origin="blue", target="green", run="cli/now")
+    forecast = forecast_of(behind)
+    (topic,) = forecast.topics
+
+    def text(**fields: Any) -> str:
+        return forecast_text(replace(forecast, topics=(replace(topic, **fields),)), addresses)
+
+    assert "far does not replicate back to blue now" in text(sent_to=("far", "green"), silent=("far",))
+    assert "when far has answered too" in text(sent_to=("far", "green"))
+    assert "position is copied" not in text(sent_to=("green",))
 
 
 def test_the_text_begins_with_the_loss_and_the_command_that_prevents_it() -> None:

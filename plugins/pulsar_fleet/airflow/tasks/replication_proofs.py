@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.ledger.run import Run
 
 PROCEDURE = "verify_replication"
+_UNREAD = "unread-lists.json"
 METRIC = "pulsar_fleet.verify_replication.oldest_proof_seconds"
 
 
@@ -27,8 +28,10 @@ METRIC = "pulsar_fleet.verify_replication.oldest_proof_seconds"
 def find_links(params: dict[str, Any]) -> list[JsonObject]:
     """Find what is replicated between the clusters now. Skipped if no cluster is named.
 
-    Returns batches: one direction between two clusters, its namespaces, and the mode: incremental behind a proof.
+    Returns batches: one direction between two clusters, its namespaces, of some of them single topics, and the mode:
+    incremental behind a proof. What could not be read is stored, and `check_proofs` fails by it.
     """
+    from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces
     from pulsar_fleet.settings.setting import refuse_unknown_settings
@@ -42,7 +45,8 @@ def find_links(params: dict[str, Any]) -> list[JsonObject]:
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
     async def read(clusters: Any) -> list[JsonObject]:
-        links = await replicated_namespaces(clusters, selection)
+        links, unread = await replicated_namespaces(clusters, selection)
+        run.artefacts.write_json(run.id, _UNREAD, list(unread))
         connections = {name: admin.connection.name for name, admin in clusters.admins.items()}
         return [
             {
@@ -50,11 +54,12 @@ def find_links(params: dict[str, Any]) -> list[JsonObject]:
                 "target": connections[link.target],
                 "names": [link.source, link.target],
                 "namespaces": part,
+                "topics": [str(topic) for name in part for topic in sent[NamespaceName.parse(name)]],
                 "mode": mode,
                 "number": number,
             }
-            for link, names in links.items()
-            for mode, group in _by_mode(run, names, link.source, link.target).items()
+            for link, sent in links.items()
+            for mode, group in _by_mode(run, sorted(map(str, sent)), link.source, link.target).items()
             for number, part in enumerate(_parts(group, params["namespaces_per_job"]))
         ]
 
@@ -95,7 +100,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
     """Freeze the bounds: what producers wrote to the source, and its copies on the target."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.cluster.names import NamespaceName, TopicName
     from pulsar_fleet.verification import steps
     from pulsar_fleet.verification.coverage import Coverage, Mode
     from pulsar_fleet.verification.request import EntryMapping
@@ -113,6 +118,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
                 coverage=Coverage(mode=Mode(batch["mode"])),
                 run=run,
                 max_bytes_per_second=params["max_bytes_per_second"],
+                topics=[TopicName.parse(topic) for topic in batch["topics"]],
             )
         request, result = steps.store_request(run, frozen)
         return {"request": request, "result": result, "source": batch["source"], "target": batch["target"]}
@@ -139,7 +145,7 @@ def read_verdict(batch: JsonObject, frozen: JsonObject) -> JsonObject:
 
 @task(trigger_rule="all_done")
 def check_proofs(params: dict[str, Any], batches: list[JsonObject] | None) -> str:
-    """Report the age of every proof; fail if one is too old or missing, or if a task failed."""
+    """Report the age of every proof; fail if one is too old or missing, a list is unknown, or a task failed."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.replication.proofs import proofs_report
@@ -153,10 +159,14 @@ def check_proofs(params: dict[str, Any], batches: list[JsonObject] | None) -> st
     ages = proof_ages(run, sorted(compared))
     old = too_old(ages, params["max_proof_age_hours"])
     Stats.gauge(METRIC, max((age.seconds or 0 for age in ages), default=0))
-    report = proofs_report(ages, old, failed)
+    stored = run.artefacts.find(run.id, _UNREAD)
+    unread = run.artefacts.read_json(stored) if stored else []
+    report = proofs_report(ages, old, failed, unread)
     store_report(run, report)
-    if old and not failed:
+    if (old or unread) and not failed:
         run.ledger.finish_run(run.id, "failed")
-        raise PreconditionFailed("\n".join(["Proofs are too old or missing:", *(age.text() for age in old)]))
+        lines = ["Proofs are too old or missing:", *(age.text() for age in old)] if old else []
+        lines += ["What is replicated is unknown:", *unread] if unread else []
+        raise PreconditionFailed("\n".join(lines))
     finish_run(context, failed)
     return report.markdown()

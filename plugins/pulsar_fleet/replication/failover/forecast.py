@@ -190,6 +190,7 @@ class Forecast(Document):
     :param target: name of the cluster that they connect to, `to` elsewhere.
     :param at: when it was made, ISO 8601.
     :param origin_unreachable: why `from` could not be read; the forecast says what `to` has then.
+    :param unread: namespaces of which it is unknown whether a topic is replicated to `to`, each with the reason.
     """
 
     SCHEMA_VERSION = 1
@@ -201,6 +202,7 @@ class Forecast(Document):
     selection: tuple[str, ...]
     topics: tuple[TopicForecast, ...]
     origin_unreachable: str = ""
+    unread: tuple[str, ...] = ()
 
     def rows(self) -> tuple[ForecastRow, ...]:
         """A row for each subscription of each topic, over its partitions."""
@@ -231,5 +233,6 @@ class Forecast(Document):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every subscription is known."""
-        return not (self.unread_topics or self.origin_unreachable or any(row.unknown for row in self.rows()))
+        """Whether every subscription is known, and which topics are replicated."""
+        unknown = self.unread_topics or self.unread or self.origin_unreachable
+        return not (unknown or any(row.unknown for row in self.rows()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from pulsar_fleet.replication.failover.count import forecast_topic, unknown_topi
 from pulsar_fleet.replication.failover.forecast import Forecast, TopicForecast
 from pulsar_fleet.replication.failover.read import Cluster, TooMany, TopicReader, read_topic
 from pulsar_fleet.replication.failover.topic_copy import Place
+from pulsar_fleet.replication.replicated_namespaces import Sent, read_lists
 from pulsar_fleet.snapshot.resources import read_partition_counts
 
 TOPICS_AT_ONCE = 8
@@ -41,8 +42,8 @@ async def cluster_names(origin: ClusterConnection, target: ClusterConnection) ->
 async def forecast_with_both(origin: ClusterConnection, target: ClusterConnection, selection: Selection) -> Forecast:
     """The forecast where both clusters answer; a topic that cannot be read is unknown, with the reason."""
     async with both_clusters(origin, target) as (here, there, reader):
-        namespaces = await _namespaces(here.admin, selection, there.name)
-        partitions = await _partitions(here.admin, namespaces)
+        sent, unread = await _selected(here.admin, selection, there.name)
+        partitions = await _partitions(here.admin, sent)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
 
         async def forecast(topic: TopicName) -> TopicForecast:
@@ -50,7 +51,7 @@ async def forecast_with_both(origin: ClusterConnection, target: ClusterConnectio
                 return await _forecast(reader, topic)
 
         topics = await asyncio.gather(*map(forecast, partitions))
-        return _forecast_of(here.name, there.name, selection, topics)
+        return _forecast_of(here.name, there.name, selection, topics, unread=unread)
 
 
 async def forecast_target_alone(origin: str, target: ClusterConnection, selection: Selection, reason: str) -> Forecast:
@@ -59,8 +60,8 @@ async def forecast_target_alone(origin: str, target: ClusterConnection, selectio
     :param origin: how the cluster that does not answer is called; `reason`: its error.
     """
     async with AdminClient(target) as admin:
-        namespaces = await _namespaces(admin, selection, None)
-        partitions = await _partitions(admin, namespaces)
+        namespaces = await _namespaces(admin, selection)
+        partitions = await _partitions(admin, dict.fromkeys(namespaces, ()))
         topics = []
         for topic in partitions:
             try:
@@ -97,11 +98,17 @@ async def _forecast(reader: TopicReader, topic: TopicName) -> TopicForecast:
     return forecast_topic(str(topic), on_from, on_to, copy)
 
 
-async def _namespaces(admin: AdminClient, selection: Selection, target: str | None) -> list[NamespaceName]:
-    """The named namespaces, and of the others those that replicate to `target`; `NotFound` for an absent name.
+async def _selected(admin: AdminClient, selection: Selection, target: str) -> tuple[Sent, tuple[str, ...]]:
+    """The named namespaces with all topics, of the others what is sent to `target`; and what is unknown, as texts."""
+    names = await _namespaces(admin, selection)
+    others = [name for name in names if name not in selection.namespaces]
+    lists = await read_lists(admin, others, [target])
+    named = {name: tuple[TopicName, ...]() for name in names if name in selection.namespaces}
+    return {**lists.sent_to(target), **named}, lists.unknown(target)
 
-    :param target: None: also those that do not.
-    """
+
+async def _namespaces(admin: AdminClient, selection: Selection) -> list[NamespaceName]:
+    """The selected namespaces; `NotFound` for an absent name."""
     named = selection.named_tenants
     tenants = await admin.tenants() if named is None else sorted(named)
     documents = await asyncio.gather(*map(admin.tenant, tenants)) if named is not None else tenants
@@ -109,34 +116,36 @@ async def _namespaces(admin: AdminClient, selection: Selection, target: str | No
     present = [name for names in await asyncio.gather(*map(admin.namespaces, existing)) for name in names]
     if absent := selection.absent(existing, present):
         raise NotFound(f"{admin.connection.name} has no {listed(absent)}: correct the selection.")
-    selected = [name for name in present if selection.has(name)]
-    if target is None:
-        return selected
-    replicated = await asyncio.gather(*(_replicates(admin, name, target) for name in selected))
-    return [
-        name for name, is_listed in zip(selected, replicated, strict=True) if is_listed or name in selection.namespaces
-    ]
+    return [name for name in present if selection.has(name)]
 
 
-async def _replicates(admin: AdminClient, name: NamespaceName, cluster: str) -> bool:
-    return cluster in ((await admin.namespace(name)) or {}).get("replication_clusters", ())
-
-
-async def _partitions(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> list[TopicName]:
+async def _partitions(admin: AdminClient, sent: Sent) -> list[TopicName]:
     """The persistent topics, plain ones and partitions that exist."""
-    groups = await asyncio.gather(*(_partitions_of(admin, namespace) for namespace in namespaces))
+    groups = await asyncio.gather(*(_partitions_of(admin, name, topics) for name, topics in sent.items()))
     return [partition for group in groups for partition in group]
 
 
-async def _partitions_of(admin: AdminClient, namespace: NamespaceName) -> list[TopicName]:
+async def _partitions_of(
+    admin: AdminClient, namespace: NamespaceName, topics: Collection[TopicName]
+) -> list[TopicName]:
     existing = set(await admin.topics(namespace))
     counts = await read_partition_counts(admin, namespace)
-    partitions = (partition for topic, count in sorted(counts.items()) for partition in topic.partitions(count))
+    partitions = (
+        partition
+        for topic, count in sorted(counts.items())
+        if not topics or topic in topics
+        for partition in topic.partitions(count)
+    )
     return [partition for partition in partitions if partition.persistent and partition in existing]
 
 
 def _forecast_of(
-    origin: str, target: str, selection: Selection, topics: Sequence[TopicForecast], unreachable: str = ""
+    origin: str,
+    target: str,
+    selection: Selection,
+    topics: Sequence[TopicForecast],
+    unreachable: str = "",
+    unread: tuple[str, ...] = (),
 ) -> Forecast:
     return Forecast(
         origin=origin,
@@ -145,4 +154,5 @@ def _forecast_of(
         selection=selection.texts(),
         topics=tuple(topics),
         origin_unreachable=unreachable,
+        unread=unread,
     )

@@ -148,9 +148,11 @@ def _totals(forecast: Forecast, rows: Sequence[ForecastRow]) -> Iterator[str]:
         messages = counted(forecast.lost, "message")
         of = counted(len(losing), "subscription")
         yield f"LOST         {messages} of {of} not delivered on {forecast.target}{stay}"
-    if unknown := sum(row.lost is None for row in rows) + len(forecast.unread_topics):
-        yield f"UNKNOWN      {unknown:,} of the rows or topics could not be counted"
-    if not losing and not unknown:
+    if unknown := sum(row.lost is None for row in rows) + len(forecast.unread_topics) + len(forecast.unread):
+        yield f"UNKNOWN      {unknown:,} of the rows, topics or namespaces could not be counted"
+    if not forecast.topics:
+        yield f"Nothing was counted: {forecast.origin} replicates no selected topic to {forecast.target}."
+    elif not losing and not unknown:
         yield "Nothing is lost."
     yield f"REDELIVERED  {counted(forecast.redelivered, 'message')} on {forecast.target}"
 
@@ -195,6 +197,8 @@ def _why_lost(row: ForecastRow, forecast: Forecast) -> str:
 
 
 def _topic_notes(forecast: Forecast) -> Iterator[str]:
+    for text in forecast.unread:
+        yield f"  ! unknown: {text.rstrip('.')}. Name the namespace itself: then all its topics are counted"
     for topic in forecast.unread_topics:
         yield f"  ! {topic.topic}: unknown: {topic.unknown}"
     for topic in forecast.topics:

@@ -10,10 +10,13 @@ from pulsar_fleet.report.failure import failure_details, failure_line, failure_t
 from pulsar_fleet.verification.proof_age import ProofAge
 
 
-def proofs_report(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str]) -> Report:
+def proofs_report(
+    ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str], unread: Sequence[str] = ()
+) -> Report:
     """Whether every replicated namespace has a fresh proof; then a row for each direction of each namespace.
 
     :param old: the proofs that are too old or missing.
+    :param unread: namespaces of which it is unknown what is replicated, each with the reason.
     """
     rows = [
         f"| `{age.namespace}` | {age.source} → {age.target} | {_age(age)} | {age.messages:,} |"
@@ -21,23 +24,30 @@ def proofs_report(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Map
     ]
     head = ["| namespace | direction | proven equal | messages |", "| --- | --- | --- | --- |"]
     table = "\n".join([*head, *rows]) if rows else "Nothing is replicated between these clusters."
+    unknown = "\n".join(["What is replicated is unknown:", "", *(f"* {text}" for text in unread)]) if unread else ""
     return Report(
-        outcome=Outcome.FAILED if failed or old else Outcome.SUCCEEDED,
-        headline=_headline(ages, old, failed),
-        to_do=_to_do(old, failed),
-        body=texts(failure_details(failed).strip(), table),
+        outcome=Outcome.FAILED if failed or old or unread else Outcome.SUCCEEDED,
+        headline=_headline(ages, old, failed, unread),
+        to_do=_to_do(old, failed, unread),
+        body=texts(failure_details(failed).strip(), unknown, table),
     )
 
 
-def _to_do(old: Sequence[ProofAge], failed: Mapping[str, str]) -> tuple[str, ...]:
+def _to_do(old: Sequence[ProofAge], failed: Mapping[str, str], unread: Sequence[str]) -> tuple[str, ...]:
     if failed:
         return failure_to_do(failed)
-    return ("read in the older runs why these namespaces were not proven equal.",) if old else ()
+    older = ("read in the older runs why these namespaces were not proven equal.",) if old else ()
+    rights = ("let the role of the connection consume from __change_events of these namespaces.",) if unread else ()
+    return (*older, *rights)
 
 
-def _headline(ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str]) -> str:
+def _headline(
+    ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str], unread: Sequence[str]
+) -> str:
     if failed:
         return failure_line(failed)
+    if unread:
+        return f"of {counted(len(unread), 'namespace')} it is unknown what is replicated"
     if old:
         return f"{len(old)} of {counted(len(ages), 'proof')}: too old or missing"
     return f"{counted(len(ages), 'proof')} of replicated namespaces, all fresh"

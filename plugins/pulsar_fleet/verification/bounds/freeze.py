@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -38,6 +38,7 @@ class Freezer:
     :param read_from: where the source's messages are read.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     :param earlier: earlier proofs for mode `incremental`.
+    :param topics: of a namespace with one of them, only these, which a list of their own replicates.
     """
 
     source: AdminClient
@@ -49,6 +50,7 @@ class Freezer:
     keyed: bool = False
     read_from: ReadFrom = ReadFrom.SERVING
     catch_up_seconds: float = 30.0
+    topics: frozenset[TopicName] = frozenset()
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(TOPICS_AT_ONCE)
@@ -79,7 +81,8 @@ class Freezer:
         for policies, cluster, different in ((source, self._names[0], False), (target, self._names[1], True)):
             if policies is None:
                 return [Problem(str(name), str(name), different, f"there is no such namespace on {cluster}")]
-        replicates = self._names[1] in (source or {}).get("replication_clusters", ())
+        single = {topic for topic in self.topics if topic.namespace == name}
+        replicates = bool(single) or self._names[1] in (source or {}).get("replication_clusters", ())
         earlier = self.earlier(name, *self._names) if self.earlier else {}
         continued = {topic: proof for topic, proof in earlier.items() if may_continue(proof, self.engine)}
         scope = Scope(name, replicates, _keeps_all(target or {}), continued, self._unproven)
@@ -92,9 +95,9 @@ class Freezer:
             catch_up_seconds=self.catch_up_seconds,
         )
         source_topics, target_topics = await asyncio.gather(
-            self._topics(self.source, name), self._topics(self.target, name)
+            self._topics(self.source, name, single), self._topics(self.target, name, single)
         )
-        scalable = await self._scalable_topics(scope)
+        scalable = [] if single else await self._scalable_topics(scope)
         if not source_topics:
             empty = Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")
             return [empty, *scalable]
@@ -109,8 +112,9 @@ class Freezer:
         by = "" if self.engine is EngineChoice.AUTO else f" with engine {self.engine.value!r}"
         return f"no earlier run proved it equal{by}"
 
-    async def _topics(self, admin: AdminClient, name: NamespaceName) -> set[TopicName]:
-        return {topic for topic in await admin.topics(name) if topic.persistent and not topic.is_system}
+    async def _topics(self, admin: AdminClient, name: NamespaceName, single: Collection[TopicName]) -> set[TopicName]:
+        stored = {topic for topic in await admin.topics(name) if topic.persistent and not topic.is_system}
+        return {topic for topic in stored if not single or topic.parent in single}
 
     def _only_on_one_side(
         self, scope: Scope, source_topics: set[TopicName], target_topics: set[TopicName]
