@@ -31,8 +31,9 @@ def write_tables(repository: Path) -> None:
     dags = repository / "dags"
     for dag_id, dag in DagBag(dag_folder=str(dags), bundle_path=dags, bundle_name="docs").dags.items():
         page = repository / "docs" / f"{dag_id}.md"
-        text = with_parts(page.read_text(), {"settings": conf_table(dag)})
-        page.write_text(with_causes(with_gates(text)))
+        page.write_text(with_parts(page.read_text(), {"settings": conf_table(dag)}))
+    for page in sorted((repository / "docs").glob("*.md")):
+        page.write_text(with_causes(with_gates(page.read_text())))
 
 
 def _kind(schema: dict[str, Any]) -> str:
