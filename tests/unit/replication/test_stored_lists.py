@@ -23,6 +23,6 @@ def test_a_topic_is_sent_by_its_own_list_where_its_namespace_is_not() -> None:
     assert LISTS.sent_to("far") == {}
 
 
-def test_a_namespace_whose_topic_lists_are_unknown_is_said_where_they_decide() -> None:
+def test_a_namespace_whose_topic_lists_are_unknown_is_named() -> None:
     assert LISTS.unknown("green") == ("acme/alone: denied",)
     assert LISTS.unknown("far") == ("acme/alone: denied", "acme/whole: denied")
