@@ -570,6 +570,7 @@ INVENTORY: tuple[Group, ...] = (
             "copy-throttled": ("allow that time",),
             "flags-unknown": ("superuser's token",),
             "functions-in-namespace": ("create them on green",),
+            "restart-repeats": ("connect applications to", "before they restart"),
             "retained-messages-stay": ("or nothing if nobody reads them again",),
             "scalable-topics-stay": ("leave the namespace out of the run",),
             "shadow-stays": ("a deletion by hand can delete data of its source",),

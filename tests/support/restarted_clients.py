@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.names import TopicName
 
 _ARRIVAL_SECONDS = 20.0
 _QUIET_MS = 1000
-"""What comes again comes at once."""
+"""What is delivered again is delivered at once."""
 _OPERATION_SECONDS = 15
 
 

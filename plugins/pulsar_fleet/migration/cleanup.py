@@ -62,7 +62,6 @@ class Leftovers:
             "subscriptions": len(self.subscriptions),
             "clients": len(self.clients),
             "topics": len(self.topics),
-            "loaded": len(self.loaded),
             "first": [*self.subscriptions[:3], *self.clients[:3], *self.scalable[:3]],
             "is_unused": self.is_unused,
         }

@@ -98,7 +98,7 @@ async def require_as_on_green(moved: MovedNamespace, topic: TopicName) -> None:
 @pytest.mark.parametrize(
     ("strategy", "acknowledged"), [(Strategy.REDIRECT, len(STORED)), (Strategy.REPLICATE, ACKNOWLEDGED)]
 )
-async def test_applications_that_restart_through_blue_go_on_where_they_were(
+async def test_clients_that_restart_through_blue_go_on_where_they_were(
     moved: MovedNamespace, strategy: Strategy, acknowledged: int
 ) -> None:
     lacking = await make(moved, clients_of(moved), acknowledged)
@@ -116,7 +116,7 @@ async def test_applications_that_restart_through_blue_go_on_where_they_were(
 
 @redirects_at_once
 @pytest.mark.long
-async def test_applications_that_restart_through_either_cluster_go_on_after_a_failback_and_a_second_migration(
+async def test_clients_that_restart_go_on_after_a_failback_and_another_move(
     moved: MovedNamespace,
 ) -> None:
     lacking = await make(moved, clients_of(moved), len(STORED))
@@ -140,7 +140,7 @@ async def test_applications_that_restart_through_either_cluster_go_on_after_a_fa
 
 
 @redirects
-async def test_what_is_unread_stays_loaded_and_what_its_owner_ended_is_unloaded_too(moved: MovedNamespace) -> None:
+async def test_what_is_unread_stays_loaded_and_an_ended_topic_does_not(moved: MovedNamespace) -> None:
     live, ended = moved.topic("live"), moved.topic("ended")
     await moved.blue.create_topic(ended)
     await asyncio.to_thread(publish, moved.blue.connection, [ended], STORED)
@@ -163,7 +163,7 @@ async def test_what_is_unread_stays_loaded_and_what_its_owner_ended_is_unloaded_
     assert set(left.loaded) == ({str(live)} if unloads else {str(live), str(ended)})
 
 
-async def test_applications_that_restart_where_nothing_redirects_get_nothing_again(moved: MovedNamespace) -> None:
+async def test_clients_that_restart_where_nothing_redirects_repeat_nothing(moved: MovedNamespace) -> None:
     """Their subscriptions stay there, at their end; connected to the other cluster, they miss nothing."""
     lacking = await make(moved, clients_of(moved), ACKNOWLEDGED)
     moves = await moved.until_cut_over(Strategy.REPOINT)
