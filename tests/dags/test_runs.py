@@ -56,7 +56,9 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     assert b"green" in Artefacts.open().read(Reference.from_json(proof["document"]))
 
     before = asyncio.run(overrides(blue))
-    moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)
+    # Blue stays readable for the verification below.
+    conf = {"auto_approve": True, "delete_inactive_topics_on_blue": True, "unload_terminated_topics": False}
+    moved = play("migrate_namespaces", namespaces=[str(moving)], **conf)
     assert states(moved)["restore_blue"] == "success"
     assert asyncio.run(overrides(blue)) == before
     last = ("plan_next_run", "start_next_wave")

@@ -176,7 +176,7 @@ async def test_nothing_is_left_on_the_broker(written: Written, on_blue: AdminCli
 def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
     with pytest.raises(NotFound):
         read(written, topics=f"persistent://{written.namespace}/none")
-    with pytest.raises(NotFound, match="matches 'none'; it has 4 topics"):
+    with pytest.raises(NotFound, match=r"matches 'none'; it has \d topics"):
         read(written, topics_pattern=f"persistent://{written.namespace}/none")
 
 

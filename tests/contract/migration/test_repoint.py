@@ -229,7 +229,7 @@ async def test_applications_connect_to_green_in_turn_and_blue_refuses_producers(
     assert archive["msgBacklog"] == len(estate.sent(estate.topic("audit")))
     # It stays on blue, at its end: an application that restarts there would create it again, from the beginning.
     left = (await on_blue.stats(estate.topic("audit"), precise=True))["subscriptions"]
-    assert {name: subscription["msgBacklog"] for name, subscription in left.items()} == {ARCHIVE: 0, "ledger": 0}
+    assert [left[name]["msgBacklog"] for name in (ARCHIVE, "ledger")] == [0, 0]
 
     assert await unterminated_partitions(on_blue, estate.moves.moves[0]) == ()
     late = open_client(blue, 5)

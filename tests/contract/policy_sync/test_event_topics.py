@@ -31,8 +31,11 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_schemas(
     await exchange.settle()
     await on_green.post(f"/{topic.path}/partitions", PARTITIONS_5)
     await on_green.put(f"/{topic.path}/properties", {"owner": "billing"})
-    await on_green.delete(f"/{topic.path}/properties", key="tier")
     await on_blue.post_schema(topic, record("id", "price"))
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
+    # An edit that was found here proves that the topic was not created again since.
+    await on_green.delete(f"/{topic.path}/properties", key="tier")
     summary = await exchange.run()
     assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_5] * 2
