@@ -187,6 +187,17 @@ def answering(host: str) -> AddressProbe:
     return AddressProbe(key="brokerServiceUrl", url="pulsar://alias:6650", answered=f"pulsar://{host}:6650")
 
 
+def served_by(copy: str) -> Spoil:
+    """A topic that moves has a shadow topic."""
+
+    def spoil(base: View) -> View:
+        rows = base.blue.snapshot.topic_policies
+        served = tuple(replace(row, policies={**row.policies, "shadowTopics": [copy]}) for row in rows)
+        return with_blue(base, snapshot=replace(base.blue.snapshot, topic_policies=served))
+
+    return spoil
+
+
 FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", None)),
@@ -295,6 +306,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ),
     ("retained-messages-stay", lambda base: with_facts(base, retained="the namespace")),
     ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
+    ("read-only-copy-ends shadow-deletes-source", served_by("persistent://acme/readers/events")),
     ("scalable-topics-stay", lambda base: with_facts(base, scalable=("topic://acme/orders/a",))),
     ("topic-ended", lambda base: with_facts(base, ended=TOPIC.partitions(1))),
     ("client-cannot-follow", stats(version="2.11.4")),
@@ -424,6 +436,8 @@ NEAREST: dict[str, Spoil] = {
     ),
     "retained-messages-stay": lambda base: replicating(with_facts(base, retained="the namespace")),
     "shadow-stays": lambda base: with_facts(base, shadows={}),
+    "shadow-deletes-source": lambda base: base,
+    "read-only-copy-ends": served_by("persistent://acme/orders/shadow"),
     "scalable-topics-stay": lambda base: with_facts(base, scalable=()),
     "topic-ended": lambda base: with_facts(base, ended=()),
     **dict.fromkeys(

@@ -61,6 +61,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     topics.functions_are_reported,
     compaction.compacted_values_are_moved,
     unmovable.no_shadow_topic_moves,
+    unmovable.no_topic_with_readers_elsewhere_moves,
     unmovable.no_scalable_topic_moves,
     unmovable.ended_topics_are_reported,
     clients.clients_follow_a_redirect,

@@ -1,9 +1,10 @@
-"""Topics on blue that the flag does not move as the others: a shadow, a scalable one, and one that ended (pure)."""
+"""Topics on blue that do not move as the others: shadows, their sources, scalable ones, and those that ended (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
@@ -13,6 +14,11 @@ _SHADOW = blocks(
     "shadow-stays",
     Owner.APPLICATION,
     "No broker terminates it: its consumers stay on {blue}, where its source gets no more messages.",
+)
+_SERVED = blocks(
+    "read-only-copy-ends",
+    Owner.APPLICATION,
+    "Its readers on {blue} get nothing more: its next messages are stored on {green} only.",
 )
 _SCALABLE = blocks(
     "scalable-topics-stay",
@@ -40,6 +46,25 @@ def no_shadow_topic_moves(view: View) -> Iterator[Finding]:
                 f"connect its consumers to {source}, and take the shadow topic away as docs/serve_read_only.md says: a "
                 "deletion by hand can delete data of its source. Waive this to leave it on "
                 f"{view.blue.name}; its clients stay there.",
+            )
+
+
+def no_topic_with_readers_elsewhere_moves(view: View) -> Iterator[Finding]:
+    """Sources of shadow topics that stay on blue.
+
+    Observed on 4.2.4: the link goes on, the source on blue gets no more messages, and nothing says so to its readers.
+    """
+    moving = {facts.namespace for facts in view.moving}
+    for row in view.blue.snapshot.topic_policies:
+        copies = map(TopicName.parse, row.policies.get("shadowTopics") or ())
+        stay = [copy for copy in copies if copy.namespace not in moving]
+        if stay and TopicName.parse(row.topic).namespace in moving:
+            yield _SERVED.finding(
+                row.topic,
+                f"served read-only by {listed(map(str, stay))}",
+                "agree with its readers when they go to {green}: after the move serve_read_only makes a copy there "
+                f"({view.connections[1]}, the same topic and namespace), and they connect to it; the positions of "
+                "their subscriptions stay on {blue}. Then waive this.",
             )
 
 
