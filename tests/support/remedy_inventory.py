@@ -574,6 +574,7 @@ INVENTORY: tuple[Group, ...] = (
             "retained-messages-stay": ("or nothing if nobody reads them again",),
             "scalable-topics-stay": ("leave the namespace out of the run",),
             "shadow-stays": ("a deletion by hand can delete data of its source",),
+            "change-needs-permission": ("decide which value is to apply",),
             "read-only-copy-ends": ("agree with its readers", "waive"),
             "topic-ended": ("nothing",),
             "functions-unknown": ("make the functions worker answer",),

@@ -198,6 +198,11 @@ def served_by(copy: str) -> Spoil:
     return spoil
 
 
+def by_the_run(spoil: Spoil) -> Spoil:
+    """The same fault, where the run itself prepares green."""
+    return lambda base: spoil(replace(base, expected=Expectations(prepares_green=True)))
+
+
 FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", None)),
@@ -257,6 +262,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     (
         "green-policies-differ",
         lambda base: with_policies_of(base, blue={"max_producers_per_topic": 7}),
+    ),
+    (
+        "change-needs-permission",
+        by_the_run(lambda base: with_policies_of(base, blue={"message_ttl_in_seconds": 8_640_000})),
     ),
     (
         "role-missing-on-green green-policies-differ",
@@ -336,11 +345,6 @@ def of_failback(base: View) -> View:
     return replace(base, expected=Expectations(prepares_green=False, is_failback=True))
 
 
-def by_the_run(spoil: Spoil) -> Spoil:
-    """The same fault, where the run itself prepares green."""
-    return lambda base: spoil(replace(base, expected=Expectations(prepares_green=True)))
-
-
 def with_tls(base: View) -> View:
     """Both clusters offer TLS, and green's brokers answer."""
     tls = {"brokerServicePortTls": "Optional[6651]"}
@@ -410,6 +414,11 @@ NEAREST: dict[str, Spoil] = {
     "green-schemas-missing": by_the_run(green_without("schemas")),
     "green-subscriptions-missing": by_the_run(green_without("subscriptions")),
     "green-policies-differ": by_the_run(lambda base: with_policies_of(base, blue={"max_producers_per_topic": 7})),
+    "change-needs-permission": by_the_run(
+        lambda base: with_policies_of(
+            base, blue={"message_ttl_in_seconds": 8_640_000}, green={"message_ttl_in_seconds": 8_600_000}
+        )
+    ),
     "role-missing-on-green": lambda base: with_policies_of(
         base, blue=rights(), green={"auth_policies": {"namespace_auth": {"app": ["consume", "produce"]}}}
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -10,6 +11,7 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import GREEN_PLAN
@@ -23,7 +25,7 @@ from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.snapshot.collect import collect
 
 
@@ -53,6 +55,8 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
         secrets = await read_secrets(plan, blue, redactor)
         allow = await _harmless(plan, green)
+        if refused := [change for change in plan.needing_permission() if change.id not in allow]:
+            raise PreconditionFailed(_refused(plan.target, refused))
         applied = await apply_plan(plan, green, run.ledger, run.id, redactor=redactor, allow=allow, secrets=secrets)
     if not applied.complete:
         raise PreconditionFailed(_incomplete(applied))
@@ -79,6 +83,16 @@ async def _entries(green: AdminClient, topic: TopicName) -> int:
         with suppress(NotFound):  # an inactive partition that the broker has deleted has none
             entries += int((await green.internal_stats(partition))["numberOfEntries"])
     return entries
+
+
+def _refused(green: str, changes: Sequence[Change]) -> str:
+    listed = "\n".join(
+        f"  {change.label}: {change.before} → {change.after}: {change.reason}" for change in changes[:20]
+    )
+    return (
+        f"{counted(len(changes), 'change')} of {green} could delete what is stored there; nothing was changed there. "
+        f"Decide which values are to apply, set them on both clusters, then clear this task.\n{listed}"
+    )
 
 
 def _incomplete(applied: PlanResult) -> str:

@@ -44,6 +44,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     flags.namespaces_exist,
     flags.green_serves_the_namespaces,
     green.green_has_what_blue_has,
+    green.no_change_needs_permission,
     green.roles_have_their_permissions,
     green.green_is_not_in_use,
     compatibility.clusters_are_compatible,

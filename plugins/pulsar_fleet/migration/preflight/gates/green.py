@@ -59,6 +59,12 @@ _ROLE = _absent(
     Owner.TENANT,
     "{green} refuses its producers and consumers: they hang until the permission is granted there.",
 )
+_PERMISSION = blocks(
+    "change-needs-permission",
+    Owner.RUN,
+    "The run would need to change it on {green}, where the change can delete what is stored there.",
+    never_waived="the run cannot prepare {green} without it.",
+)
 _IN_USE = blocks(
     "green-in-use",
     Owner.RUN,
@@ -77,6 +83,28 @@ def green_has_what_blue_has(view: View) -> Iterator[Finding]:
             name,
             f"{view.green.name} lacks or differs in: {listed(labels)}",
             f"create it on {view.green.name}: onboard {name} from {view.blue.name}, or let this run prepare {{green}}.",
+        )
+
+
+def no_change_needs_permission(view: View) -> Iterator[Finding]:
+    """Changes of tenants and namespaces on green that a run makes only by the id of each; the run has no ids.
+
+    Policies of topics are judged when green is prepared: on a topic without messages they harm nothing.
+    """
+    if not view.expected.prepares_green:
+        return
+    moving = {facts.namespace for facts in view.moving}
+    for change in plan_changes(view.blue.snapshot, view.green.snapshot, subscriptions=False).needing_permission():
+        topics = change.resource in (Resource.TOPIC, Resource.TOPIC_POLICY)
+        if topics or (change.namespace is not None and change.namespace not in moving):
+            continue
+        yield _PERMISSION.finding(
+            change.name,
+            f"{change.field} is {change.before} on {view.green.name} and {change.after} on {view.blue.name}: "
+            f"{change.reason}",
+            "decide which value is to apply, and set it on both clusters. The call sets that of {blue} on {green}: "
+            "send it where no message is stored there yet, or none that it would delete is needed.",
+            call=call_text(view.green.name, *change.calls),
         )
 
 
