@@ -20,7 +20,17 @@ from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
 
 KINDS = ("unit", "namespace", "cluster", "fleet")
-AREAS = ("migration", "policy_sync", "verification", "onboarding", "fleets", "replication", "read_only", "sandbox")
+AREAS = (
+    "migration",
+    "policy_sync",
+    "verification",
+    "onboarding",
+    "fleets",
+    "replication",
+    "read_only",
+    "sandbox",
+    "pairs",
+)
 _AREA_OF_FOLDER = {
     **{area: area for area in AREAS},
     **dict.fromkeys(("planning", "snapshot", "preflight", "cluster", "cli", "airflow"), "onboarding"),

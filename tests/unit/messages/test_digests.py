@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.messages.digests import (
     ALL,
+    ENCODING_VERSION,
     DigestRow,
     RangeDigester,
+    Sums,
     TopicDigest,
     bucket_of,
     differing_buckets,
@@ -123,6 +126,46 @@ def test_bytes_that_are_not_text_are_encoded() -> None:
 @given(st.lists(st.integers(0, 100), max_size=5))
 def test_ranges_add_up_to_the_same_topic_wherever_it_is_cut(cuts: list[int]) -> None:
     assert summed(MESSAGES, *sorted(cuts)) == summed(MESSAGES)
+
+
+def defined(digests: Sequence[bytes]) -> TopicDigest:
+    """The digest by its definition, one message after the other."""
+    buckets: dict[int, Sums] = {}
+    whole, order = Sums(), 0
+    for ordinal, content in enumerate(digests, 1):
+        lanes = [int.from_bytes(content[at : at + 4], "little") for at in (0, 4, 8, 12)]
+        order = (order + ordinal * int.from_bytes(content[:8], "little")) % 2**64
+        for bucket in (content[0] + 256 * content[1]) % 16, ALL:
+            old = whole if bucket == ALL else buckets.get(bucket, Sums())
+            first, second, third, fourth = (a + b for a, b in zip(old.lanes, lanes, strict=True))
+            new = Sums(old.count + 1, (first, second, third, fourth))
+            whole = new if bucket == ALL else whole
+            buckets |= {} if bucket == ALL else {bucket: new}
+    return TopicDigest(buckets, whole, order)
+
+
+def test_a_digest_is_what_its_definition_says() -> None:
+    assert summed(MESSAGES, 30, 64) == defined(MESSAGES)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 100))
+def test_a_proof_is_continued_to_that_of_the_whole_topic(cut: int) -> None:
+    whole = defined(MESSAGES)
+    continued = summed(MESSAGES[cut:]).following(json.loads(json.dumps(summed(MESSAGES[:cut]).to_json())))
+    assert (continued.all, continued.order) == (whole.all, whole.order)
+
+
+def test_a_stored_proof_is_the_count_and_hexadecimal_sums() -> None:
+    proof = TopicDigest(all=Sums(3, (1, 2**64 + 2, 255, 2**32)), order=2**64 - 1).to_json()
+    sums = "0000000000000001000000000000000200000000000000ff0000000100000000"
+    assert proof == {"messages": 3, "sums": sums, "order": "ffffffffffffffff"}
+
+
+def test_the_encoding_has_not_changed_under_its_version() -> None:
+    # Stored proofs are continued by the version alone: with another digest, raise the version.
+    assert (ENCODING_VERSION, hashed().hex()) == (2, "94094b0f6fa039c386043620290f1e76")
+    assert digest(PLAIN, publish_time=False) == hashed(publish_time=0)
 
 
 def test_a_topic_without_messages_is_equal_to_another_one_without() -> None:

@@ -1,0 +1,125 @@
+"""Each procedure on a namespace in each state: what applications get, what else has changed, and what the doctor says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.pairs.procedures import PROCEDURES, Procedure
+from tests.contract.pairs.states import STATES, name_of, run
+from tests.contract.pairs.world import CLUSTERS, Link, World, changed
+from tests.support.fleets import airflow_connection, connection
+from tests.support.kinds import StartClusters
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_sandbox import Sandbox
+
+OUTCOMES = Path(__file__).with_name("outcomes.json")
+RECORD = "PULSAR_FLEET_RECORD_PAIRS"
+"""A file: what each pair showed is written there, and nothing is compared."""
+ERROR, REFUSED = 1, 4
+
+pytestmark = [pytest.mark.long, pytest.mark.pairs, pytest.mark.fleet]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    if running := os.environ.get("PULSAR_FLEET_TEST_SANDBOX"):
+        yield Sandbox.attach(running)
+        return
+    with start_clusters(tmp_path_factory.mktemp("pairs"), clusters=CLUSTERS) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def shell(three: Sandbox, records: Path) -> Shell:
+    environment = {f"AIRFLOW_CONN_{cluster.name.upper()}": airflow_connection(connection(cluster)) for cluster in three}
+    return Shell(records, ("blue", "green"), environment)
+
+
+@pytest.fixture
+async def admins(three: Sandbox) -> AsyncIterator[dict[str, AdminClient]]:
+    async with AsyncExitStack() as stack:
+        yield {cluster.name: await stack.enter_async_context(AdminClient(connection(cluster))) for cluster in three}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.timeout(3600)
+async def test_procedures_on_a_namespace_that_is(state: str, shell: Shell, admins: dict[str, AdminClient]) -> None:
+    chosen = [name for name in PROCEDURES if re.search(os.environ.get("PULSAR_FLEET_PAIRS", ""), name)]
+    worlds = {name: World(admins, name_of(state, name)) for name in chosen}
+    for world in worlds.values():
+        await world.make()
+        await asyncio.to_thread(world.use)
+    await STATES[state](shell, [*worlds.values()])
+    found = {f"{state} / {name}": await pair(shell, worlds[name], PROCEDURES[name]) for name in chosen}
+    if record := os.environ.get(RECORD):
+        stored = json.loads(Path(record).read_text()) if Path(record).exists() else {}
+        Path(record).write_text(json.dumps({**stored, **found}, indent=1))
+    else:
+        expected = json.loads(OUTCOMES.read_text())
+        assert found == {name: expected.get(name) for name in found}
+
+
+async def pair(shell: Shell, world: World, procedure: Procedure) -> dict[str, Any]:
+    """How it ended, why where it did not go, and all that is wrong."""
+    before, wrong = await world.facts(), list[str]()
+    words = procedure.words(world)
+    worked = set(world.links) - set(await world.broken(world.links))
+    if procedure.dry:
+        await run(shell, *words, "--dry-run")
+        wrong += [f"the dry run changes {one}" for one in changed(before, await world.facts())]
+    with world.live() if procedure.live else nullcontext():
+        said = await run(shell, *words, *(("--yes",) if procedure.asks else ()))
+    goes, refused = said.state in procedure.done, said.state in (ERROR, REFUSED)
+    after = await world.facts()
+    wrong += [f"changes {one}" for one in changed(before, after, procedure.changes if goes else ())]
+    if not goes and not refused:
+        wrong.append(f"exit {said.state}: {sentence(said, world)}")
+    if goes and procedure.serves:
+        world.served = procedure.serves
+        world.place = procedure.serves if procedure.repoints else world.place
+    wrong += await asyncio.to_thread(world.finish, procedure.twice if goes else 0)
+    lasting = (worked - procedure.ends(world)) | procedure.starts(world) if goes else worked
+    broken = await world.broken(lasting)
+    wrong += [f"no longer delivers: {link}" for link in broken]
+    wrong += await doctor(shell, world, lasting, broken)
+    return {
+        "outcome": "goes" if goes else "refuses" if refused else "fails",
+        "because": [] if goes else blockers(said) or [sentence(said, world)],
+        "wrong": wrong,
+    }
+
+
+async def doctor(shell: Shell, world: World, links: set[Link], broken: list[Link]) -> list[str]:
+    """Where its word differs from what was counted."""
+    between = {link for link in links if link.source != link.target}
+    if not between:
+        return []
+    only = [name for name in CLUSTERS if name not in {link.source for link in between}]
+    named = {name for link in between for name in (link.source, link.target)}
+    receives = [word for name in only if name in named for word in ("--receive-only", name)]
+    said = await run(shell, "doctor", *sorted(named), *receives, "--select", world.namespace, "--json")
+    faults = sorted({one["id"] for one in said.document["diagnoses"] if one.get("severity") == "fault"})
+    bad = [link for link in broken if link in between]
+    if bad and not faults:
+        return [f"the doctor has no fault, exit {said.state}"]
+    return [f"the doctor sees {', '.join(faults)} where all links deliver"] if faults and not bad else []
+
+
+def blockers(said: Said) -> list[str]:
+    return sorted(set(re.findall(r"BLOCKER (\S+)", said.out + said.err)))
+
+
+def sentence(said: Said, world: World) -> str:
+    """The first one of what it says last, without the names of the test."""
+    last = ((said.err or said.out).strip().splitlines() or [""])[-1]
+    return re.sub(r"cli/[\w-]+", "RUN", last.replace(world.namespace.tenant, "acme")).partition(". ")[0]
