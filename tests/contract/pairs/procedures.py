@@ -74,8 +74,9 @@ def readers(world: World) -> set[Link]:
 PROCEDURES: dict[str, Procedure] = {
     "onboard": Procedure(
         lambda world: ("onboard", *BOTH, "--select", world.namespace.tenant),
-        # Its canary and its topics are green's alone.
         changes=("green .*",),
+        # Changes that may delete something are left until their ids are allowed.
+        done=frozenset({0, 5}),
     ),
     "reconcile": Procedure(
         lambda world: ("reconcile", *BOTH, "--select", world.namespace.tenant, "--mode", "repair"),
@@ -87,13 +88,19 @@ PROCEDURES: dict[str, Procedure] = {
         lambda world: ("sync-metadata", *BOTH, "--select", world.namespace.tenant),
         changes=("green .*",),
         dry=False,
+        done=frozenset({0, 5}),
     ),
     "redirect": migration("redirect", live=True),
     "switch": migration("replicate_then_switch", live=True),
     "repoint": migration("replicate_then_repoint", repoints=True),
     "fail back": Procedure(
         lambda world: ("fail-back", *BOTH, "--namespaces", world.namespace, "--allow-removal"),
-        changes=("blue .*", "green tenant", r"green n: (migrated|replication_clusters|inactive_topic_policies|properties)", "green n/.*: subscriptions"),
+        changes=(
+            "blue .*",
+            "green tenant",
+            r"green n: (migrated|replication_clusters|inactive_topic_policies|properties)",
+            "green n/.*: subscriptions",
+        ),
         live=True,
         serves="blue",
         twice=20,

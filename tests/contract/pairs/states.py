@@ -92,10 +92,21 @@ async def lists_by_hand(shell: Shell, worlds: Worlds) -> None:
         allowed = {"adminRoles": ["owner"], "allowedClusters": [*BOTH]}
         await world.admins["blue"].post(f"/tenants/{tenant}", allowed)
         await green.put(f"/tenants/{tenant}", allowed)
-        await green.put_namespace(world.namespace, {"replication_clusters": ["green"]})
+        await green.put_namespace(
+            world.namespace, {"replication_clusters": ["green"], "message_ttl_in_seconds": 86_400}
+        )
         await green.create_topic(world.orders)
         await world.admins["blue"].post(f"/{world.orders.path}/replication", [*BOTH])
         world.links |= links(world, ("blue", "green"), topics=[world.orders])
+
+
+async def made_by_hand(shell: Shell, worlds: Worlds) -> None:
+    """Somebody has made it on green by plain calls: without policies and permissions, with one topic."""
+    for world in worlds:
+        green, tenant = world.admins["green"], world.namespace.tenant
+        await green.put(f"/tenants/{tenant}", {"adminRoles": [], "allowedClusters": ["green"]})
+        await green.put_namespace(world.namespace, {"replication_clusters": ["green"]})
+        await green.create_topic(world.orders)
 
 
 async def introduce(world: World) -> None:
@@ -203,6 +214,7 @@ STATES: dict[str, State] = {
     "replicated": replicated,
     "replicated to a third": replicated_to_a_third,
     "replicated by topic": replicated_by_topic,
+    "made by hand": made_by_hand,
     "lists by hand": lists_by_hand,
     "served inside": served_inside,
     "served elsewhere": served_elsewhere,

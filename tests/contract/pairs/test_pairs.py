@@ -1,4 +1,4 @@
-"""Each procedure on a namespace in each state: what applications get, what else has changed, and what the doctor says."""
+"""Each procedure on a namespace in each state: what applications get, what else changed, what the doctor says of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from tests.support.shell import Said, Shell
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_sandbox import Sandbox
 
-OUTCOMES = Path(__file__).with_name("outcomes.json")
 RECORD = "PULSAR_FLEET_RECORD_PAIRS"
-"""A file: what each pair showed is written there, and nothing is compared."""
-ERROR, REFUSED = 1, 4
+"""A file: how each pair ended, and why, is written there too."""
+ERROR, REFUSED, PARTLY = 1, 4, 5
 
 pytestmark = [pytest.mark.long, pytest.mark.pairs, pytest.mark.fleet]
 
@@ -64,9 +63,7 @@ async def test_procedures_on_a_namespace_that_is(state: str, shell: Shell, admin
     if record := os.environ.get(RECORD):
         stored = json.loads(Path(record).read_text()) if Path(record).exists() else {}
         Path(record).write_text(json.dumps({**stored, **found}, indent=1))
-    else:
-        expected = json.loads(OUTCOMES.read_text())
-        assert found == {name: expected.get(name) for name in found}
+    assert {name: one["wrong"] for name, one in found.items() if one["wrong"]} == {}
 
 
 async def pair(shell: Shell, world: World, procedure: Procedure) -> dict[str, Any]:
@@ -93,7 +90,7 @@ async def pair(shell: Shell, world: World, procedure: Procedure) -> dict[str, An
     wrong += [f"no longer delivers: {link}" for link in broken]
     wrong += await doctor(shell, world, lasting, broken)
     return {
-        "outcome": "goes" if goes else "refuses" if refused else "fails",
+        "outcome": ("goes in part" if said.state == PARTLY else "goes") if goes else "refuses" if refused else "fails",
         "because": [] if goes else blockers(said) or [sentence(said, world)],
         "wrong": wrong,
     }
