@@ -78,6 +78,12 @@ def airflow_connection(connection: ClusterConnection) -> str:
     return _document(extra, host=connection.admin_url, login=connection.user, password=password)
 
 
+def shell_of(folder: Path, sides: tuple[str, str], connections: Mapping[str, ClusterConnection]) -> Shell:
+    """A shell that knows each of these connections by its name; commands that take `sides` run between two of them."""
+    variables = {f"AIRFLOW_CONN_{name.upper()}": airflow_connection(one) for name, one in connections.items()}
+    return Shell(folder, sides, variables)
+
+
 def _link(connection: ClusterConnection) -> str:
     """The connection with the credentials of brokers that replicate to a cluster."""
     link = connection.replication_auth

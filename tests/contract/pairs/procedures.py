@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.contract.pairs.states import BOTH, links
 from tests.contract.pairs.world import Link, World
@@ -25,8 +25,7 @@ class Procedure:
     :param words: the command without `--yes` and `--dry-run`.
     :param changes: patterns of the facts that it may change.
     :param live: the application works while it runs.
-    :param serves: the cluster that serves the application afterwards.
-    :param repoints: the application has that cluster's address afterwards.
+    :param repoints: the cluster whose address the application has afterwards, if that is another.
     :param starts: the links that deliver afterwards.
     :param ends: those that it is meant to end.
     :param twice: how many messages may come twice, as it says itself.
@@ -37,17 +36,16 @@ class Procedure:
     words: Words
     changes: Sequence[str] = ()
     live: bool = False
-    serves: str = ""
-    repoints: bool = False
+    repoints: str = ""
     starts: Links = no_links
     ends: Links = no_links
     twice: int = 0
     asks: bool = True
     dry: bool = True
-    done: frozenset[int] = field(default_factory=lambda: frozenset({0}))
+    done: frozenset[int] = frozenset({0})
 
 
-def migration(strategy: str, **more: object) -> Procedure:
+def migration(strategy: str, *, live: bool = False, repoints: str = "") -> Procedure:
     return Procedure(
         lambda world: ("migrate", *BOTH, "--namespaces", world.namespace, "--strategy", strategy),
         changes=(
@@ -57,9 +55,9 @@ def migration(strategy: str, **more: object) -> Procedure:
             r"blue n: (migrated|replication_clusters|inactive_topic_policies|properties)",
             "blue n/.*: subscriptions",
         ),
-        serves="green",
+        live=live,
+        repoints=repoints,
         twice=20,
-        **more,  # type: ignore[arg-type]
     )
 
 
@@ -92,7 +90,7 @@ PROCEDURES: dict[str, Procedure] = {
     ),
     "redirect": migration("redirect", live=True),
     "switch": migration("replicate_then_switch", live=True),
-    "repoint": migration("replicate_then_repoint", repoints=True),
+    "repoint": migration("replicate_then_repoint", repoints="green"),
     "fail back": Procedure(
         lambda world: ("fail-back", *BOTH, "--namespaces", world.namespace, "--allow-removal"),
         changes=(
@@ -102,7 +100,6 @@ PROCEDURES: dict[str, Procedure] = {
             "green n/.*: subscriptions",
         ),
         live=True,
-        serves="blue",
         twice=20,
     ),
     "abort": Procedure(

@@ -15,7 +15,7 @@ import pytest
 from tests.contract.pairs.procedures import PROCEDURES, Procedure
 from tests.contract.pairs.states import STATES, name_of, run
 from tests.contract.pairs.world import CLUSTERS, Link, World, changed
-from tests.support.fleets import airflow_connection, connection
+from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
 from tests.support.shell import Said, Shell
 
@@ -40,8 +40,7 @@ def three(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartCluster
 
 @pytest.fixture
 def shell(three: Sandbox, records: Path) -> Shell:
-    environment = {f"AIRFLOW_CONN_{cluster.name.upper()}": airflow_connection(connection(cluster)) for cluster in three}
-    return Shell(records, ("blue", "green"), environment)
+    return shell_of(records, ("blue", "green"), {cluster.name: connection(cluster) for cluster in three})
 
 
 @pytest.fixture
@@ -81,9 +80,8 @@ async def pair(shell: Shell, world: World, procedure: Procedure) -> dict[str, An
     wrong += [f"changes {one}" for one in changed(before, after, procedure.changes if goes else ())]
     if not goes and not refused:
         wrong.append(f"exit {said.state}: {sentence(said, world)}")
-    if goes and procedure.serves:
-        world.served = procedure.serves
-        world.place = procedure.serves if procedure.repoints else world.place
+    if goes and procedure.repoints:
+        world.place = procedure.repoints
     wrong += await asyncio.to_thread(world.finish, procedure.twice if goes else 0)
     lasting = (worked - procedure.ends(world)) | procedure.starts(world) if goes else worked
     broken = await world.broken(lasting)

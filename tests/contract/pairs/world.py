@@ -66,14 +66,12 @@ class World:
     """A namespace, one application of it, and where that connects.
 
     :param place: the cluster whose address the application has.
-    :param served: the cluster that serves it, where that redirects.
     :param run: the run that made its state, where a command needs one.
     """
 
     admins: Admins
     namespace: NamespaceName
     place: str = "blue"
-    served: str = "blue"
     links: set[Link] = field(default_factory=set)
     run: str = ""
     sent: list[str] = field(default_factory=list)

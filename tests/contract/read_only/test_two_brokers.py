@@ -94,14 +94,19 @@ def received(connection: ClusterConnection, topic: TopicName, subscription: str)
 async def run(admin: AdminClient, source: TopicName, **settings: Any) -> TopicName:
     readers = NamespaceName(source.namespace.tenant, "readers")
     request = Request.of({"topics": [str(source)], "namespace": str(readers), **settings})
-    record = Run.open(f"serve/{readers}/{'remove' if request.remove else 'serve'}")
+    await carry_out(admin, request, "remove" if request.remove else "serve")
+    return request.shadow(source)
+
+
+async def carry_out(admin: AdminClient, request: Request, name: str) -> None:
+    """All steps, of which those that the request does not ask for do nothing."""
+    record = Run.open(f"serve/{request.namespace}/{name}")
     planned = await steps.plan(admin, request, record)
     assert planned.blockers == 0, steps.read_findings(record.artefacts, planned)
     await steps.create_topics(admin, planned, record)
     await steps.link_topics(admin, planned, record)
     await steps.confirm(admin, planned, record)
     await steps.remove_topics(admin, planned, record)
-    return request.shadow(source)
 
 
 async def test_who_may_consume_reads_and_nobody_else_may_produce(
@@ -131,12 +136,7 @@ async def make_topic(admin: AdminClient, topic: TopicName, *, reader: str, parti
 async def serve_topics(admin: AdminClient, name: str, *topics: TopicName) -> dict[TopicName, TopicName]:
     """Serve topics in one namespace; source → shadow topic."""
     request = Request.of({"topics": list(map(str, topics)), "namespace": f"{topics[0].namespace.tenant}/readers"})
-    record = Run.open(f"serve/{request.namespace}/{name}")
-    planned = await steps.plan(admin, request, record)
-    assert planned.blockers == 0, steps.read_findings(record.artefacts, planned)
-    await steps.create_topics(admin, planned, record)
-    await steps.link_topics(admin, planned, record)
-    await steps.confirm(admin, planned, record)
+    await carry_out(admin, request, name)
     return {topic: request.shadow(topic) for topic in topics}
 
 

@@ -22,7 +22,7 @@ from tests.support.data_centres import (
     stored,
     wait_sent,
 )
-from tests.support.fleets import airflow_connection, connection
+from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
 from tests.support.shell import Shell
 
@@ -67,10 +67,7 @@ async def admins(connections: Connections) -> AsyncIterator[dict[str, AdminClien
 def shell(records: Path, connections: Connections) -> Shell:
     """South has a connection without its name, and one with it."""
     all_connections = {**connections, "south_named": named(connections["south"])}
-    environment = {
-        f"AIRFLOW_CONN_{name.upper()}": airflow_connection(connection) for name, connection in all_connections.items()
-    }
-    return Shell(records, STAY, environment)
+    return shell_of(records, STAY, all_connections)
 
 
 def named(south: ClusterConnection) -> ClusterConnection:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.data_centres import finding_ids, make_origin, opened, plan, replicate, request_of, undo
-from tests.support.fleets import airflow_connection, connection
+from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
 from tests.support.shadows import delivered, publish
 from tests.support.shell import Shell
@@ -139,8 +139,7 @@ async def admins(three: Sandbox) -> AsyncIterator[dict[str, AdminClient]]:
 
 @pytest.fixture
 def shell(records: Path, three: Sandbox) -> Shell:
-    environment = {f"AIRFLOW_CONN_{cluster.name.upper()}": airflow_connection(connection(cluster)) for cluster in three}
-    return Shell(records, ("blue", "green"), environment)
+    return shell_of(records, ("blue", "green"), {cluster.name: connection(cluster) for cluster in three})
 
 
 async def arrives(three: Sandbox, name: str, topic: TopicName, count: int, subscription: str) -> None:

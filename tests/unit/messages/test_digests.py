@@ -130,18 +130,15 @@ def test_ranges_add_up_to_the_same_topic_wherever_it_is_cut(cuts: list[int]) -> 
 
 def defined(digests: Sequence[bytes]) -> TopicDigest:
     """The digest by its definition, one message after the other."""
-    buckets: dict[int, Sums] = {}
-    whole, order = Sums(), 0
+    parts, order = {ALL: Sums()}, 0
     for ordinal, content in enumerate(digests, 1):
         lanes = [int.from_bytes(content[at : at + 4], "little") for at in (0, 4, 8, 12)]
         order = (order + ordinal * int.from_bytes(content[:8], "little")) % 2**64
         for bucket in (content[0] + 256 * content[1]) % 16, ALL:
-            old = whole if bucket == ALL else buckets.get(bucket, Sums())
+            old = parts.get(bucket, Sums())
             first, second, third, fourth = (a + b for a, b in zip(old.lanes, lanes, strict=True))
-            new = Sums(old.count + 1, (first, second, third, fourth))
-            whole = new if bucket == ALL else whole
-            buckets |= {} if bucket == ALL else {bucket: new}
-    return TopicDigest(buckets, whole, order)
+            parts[bucket] = Sums(old.count + 1, (first, second, third, fourth))
+    return TopicDigest(all=parts.pop(ALL), buckets=parts, order=order)
 
 
 def test_a_digest_is_what_its_definition_says() -> None:
