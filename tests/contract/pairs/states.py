@@ -160,8 +160,11 @@ async def migrate(shell: Shell, worlds: Worlds, strategy: Strategy) -> None:
 async def failed_back(shell: Shell, worlds: Worlds) -> None:
     """Moved to green, used there, and moved back."""
     await migrate(shell, worlds, Strategy.REPLICATE)
+    for world in worlds:
+        # What was replicated to green cannot be replicated back: it is read there first.
+        await asyncio.to_thread(world.use, 0, None)
     command = ("fail-back", *BOTH, *namespaces(worlds), "--allow-removal")
-    succeeded(await run(shell, *command, "--strategy", Strategy.REPLICATE, "--yes"))
+    succeeded(await run(shell, *command, "--strategy", Strategy.REDIRECT, "--yes"))
 
 
 async def rebuilt(shell: Shell, worlds: Worlds) -> None:
