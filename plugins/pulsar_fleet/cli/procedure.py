@@ -88,7 +88,7 @@ class _ProcedureRun:
         if not (approval and approval["answer"] == APPROVED) and not self._approve():
             return
         for step in self._procedure.work:
-            if not runner.step_result(self._run, step.name):
+            if not runner.has_run(self._run, step.name):
                 self._current = step.name
                 self._step(step.name, lambda session: runner.run_step(self._procedure, self._current, session))
 

@@ -69,9 +69,14 @@ async def run_step(procedure: Procedure, name: str, session: Session) -> str:
     return said
 
 
-def step_result(run: Run, name: str) -> str:
-    """What a step said; empty before it has ended."""
-    return str(run.stored(_RESULT.format(name)) or "")
+def has_run(run: Run, name: str) -> bool:
+    """Whether a step has ended, whatever it said."""
+    return _said(run, name) is not None
+
+
+def _said(run: Run, name: str) -> str | None:
+    said = run.stored(_RESULT.format(name))
+    return None if said is None else str(said)
 
 
 def write_report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
@@ -88,10 +93,12 @@ def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report
     planned = run.stored(_PLANNED)
     if not isinstance(planned, dict):
         return unplanned_report(failed)
-    said = {step.name: text for step in procedure.work if (text := step_result(run, step.name))}
-    rows = "\n".join(["| step | result |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in said.items())])
+    said = {step.name: text for step in procedure.work if (text := _said(run, step.name)) is not None}
+    lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
+    rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
+    last = procedure.work[-1].name if procedure.work and len(said) == len(procedure.work) else ""
     return planned_report(
-        list(said.values())[-1] if len(said) == len(procedure.work) else planned["headline"],
+        said.get(last) or planned["headline"],
         [rows] if said else [],
         plan_text=read_changes(run),
         findings=read_findings(run),
