@@ -20,9 +20,7 @@ def procedure(*steps: Step) -> Procedure:
     async def check(_: Session) -> Checked:
         return Checked(headline="1 namespace is read.")
 
-    return Procedure(
-        name="unload_namespaces", summary="", clusters={}, own_settings={}, check=check, work=tuple(steps)
-    )
+    return Procedure(name="unload_namespaces", summary="", clusters={}, own_settings={}, check=check, work=tuple(steps))
 
 
 def saying(said: str) -> Step:

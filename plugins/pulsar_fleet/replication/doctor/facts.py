@@ -156,11 +156,15 @@ class NamespaceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A fact that could not be read, and why."""
+    """A fact that could not be read, and why.
+
+    :param about: the namespaces and tenants that it is about; empty: the whole cluster.
+    """
 
     cluster: str
     resource: str
     reason: str
+    about: frozenset[str] = frozenset()
 
     def text(self) -> str:
         """`green: topic policies of acme/orders: …`."""
@@ -206,16 +210,33 @@ def require_clusters(facts: FleetFacts, names: Collection[str]) -> None:
 
 
 def renewed(facts: FleetFacts, newer: FleetFacts) -> FleetFacts:
-    """The facts with what was read again about some namespaces."""
+    """The facts with what was read again about some namespaces, about their tenants and about every cluster."""
     names = {name for _, name in newer.namespaces}
+    again = {str(name) for name in names} | {name.tenant for name in names}
     kept = tuple(row for row in facts.replicators if row.namespace not in names)
+    targets = {key: topic for key, topic in facts.targets.items() if key[1].namespace not in names}
+    subscriptions = {key: flags for key, flags in facts.subscriptions.items() if key[1].namespace not in names}
     return replace(
         facts,
-        clusters={**facts.clusters, **newer.clusters},
+        clusters={**facts.clusters, **{name: _located(facts, newer, name) for name in newer.clusters}},
         namespaces={**facts.namespaces, **newer.namespaces},
         replicators=kept + newer.replicators,
-        targets={**facts.targets, **newer.targets},
-        subscriptions={**facts.subscriptions, **newer.subscriptions},
-        unread=(*facts.unread, *newer.unread),
+        targets={**targets, **newer.targets},
+        subscriptions={**subscriptions, **newer.subscriptions},
+        unread=(*(unread for unread in facts.unread if unread.about - again), *newer.unread),
         calls=newer.calls,
     )
+
+
+def _located(facts: FleetFacts, newer: FleetFacts, name: str) -> ClusterFacts:
+    """A cluster at the newer reading, which asked only for the peers of some namespaces where their addresses lead."""
+    before, now = facts.clusters.get(name), newer.clusters[name]
+    if before is None or before.peers is None or now.peers is None:
+        return now
+    asked = {target for namespace in newer.of(name) for target in namespace.targets}
+    kept = {
+        peer: data
+        for peer, data in before.peers.items()
+        if peer not in asked and peer in now.peers and data.data == now.peers[peer].data
+    }
+    return replace(now, peers={**now.peers, **kept})

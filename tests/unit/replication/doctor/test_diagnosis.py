@@ -529,6 +529,39 @@ def test_a_newer_reading_replaces_that_of_its_namespaces() -> None:
     assert diagnose(renewed(fleet(DISCONNECTED), fleet()), Request()).diagnoses == ()
 
 
+@pytest.mark.parametrize("about", [(), (str(NAME),), (NAME.tenant,), (str(NAME), NAME.tenant)])
+def test_what_is_readable_at_the_newer_reading_is_known(about: tuple[str, ...]) -> None:
+    first = Unread(cluster="green", resource="topics", reason="503", about=frozenset(about))
+    other = Unread(cluster="green", resource="topics", reason="503", about=frozenset({"acme/payroll"}))
+    examination = diagnose(renewed(fleet(DISCONNECTED, unread=(first,)), fleet()), Request())
+    assert (examination.unread, examination.is_complete) == ((), True)
+    assert renewed(fleet(unread=(other,)), fleet(unread=(first,))).unread == (other, first)
+
+
+def test_a_newer_reading_leaves_no_details_of_topics_that_work() -> None:
+    before = fleet(DISCONNECTED, targets={("green", TOPIC): TargetTopic(exists=False)}, subscriptions=FLAGGED)
+    after = renewed(before, fleet())
+    assert (after.targets, after.subscriptions) == ({}, {})
+
+
+def test_a_newer_reading_keeps_where_addresses_of_other_peers_lead() -> None:
+    elsewhere = PeerData(name="far", service_url="http://far:8080", leads_to={"http://far:8080": "green"})
+    peers = {name: PeerData(name=name) for name in BOTH}
+    first = fleet(clusters={"blue": cluster("blue", peers={**peers, "far": elsewhere}), "green": cluster("green")})
+    unasked = replace(elsewhere, leads_to={})
+    second = fleet(clusters={"blue": cluster("blue", peers={**peers, "far": unasked})})
+    assert (renewed(first, second).clusters["blue"].peers or {})["far"] == elsewhere
+    changed = fleet(clusters={"blue": cluster("blue", peers={**peers, "far": replace(unasked, data={"a": 1})})})
+    assert not (renewed(first, changed).clusters["blue"].peers or {})["far"].leads_to
+
+
+@pytest.mark.parametrize("override", [{"allowAutoTopicCreation": False}, {}])
+def test_creation_of_topics_on_one_side_only_is_no_difference_of_types(override: dict[str, Any]) -> None:
+    by_policy = on_green(fleet(), policies={"autoTopicCreationOverride": override})
+    off = cluster("green", configuration={} if override else {"allowAutoTopicCreation": "false"})
+    assert ids(replace(by_policy, clusters={**by_policy.clusters, "green": off})) == []
+
+
 def test_growing_partitions_is_printed_and_never_sent() -> None:
     facts = on_green(fleet(DISCONNECTED), topics={TOPIC: 4})
     facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", topics={TOPIC: 3})})

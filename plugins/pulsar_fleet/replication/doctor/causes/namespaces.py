@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
@@ -155,20 +155,19 @@ def find_auto_creation_cause(pair: NamespacePair) -> Iterator[Explained]:
     if any(cluster.configuration is None for cluster, _ in sides):
         return
     ours, theirs = (_creation(cluster.configuration or {}, namespace) for cluster, namespace in sides)
-    if ours and theirs and ours != theirs:
+    if ours is not None and theirs is not None and ours != theirs:
         yield pair.diagnose(
             "auto-creation-differs",
             f"{pair.source} creates {_creation_text(ours)}; {pair.target} {_creation_text(theirs)}.",
         )
 
 
-def _creation(configuration: dict[str, str] | object, namespace: NamespaceFacts) -> tuple[str, int]:
-    """Type and partition count; empty type where topics are not created."""
-    settings = configuration if isinstance(configuration, dict) else {}
+def _creation(settings: Mapping[str, str], namespace: NamespaceFacts) -> tuple[str, int] | None:
+    """Type and partition count; None where topics are not created."""
     override = namespace.policies.get("autoTopicCreationOverride") or {}
     allowed = override.get("allowAutoTopicCreation", settings.get("allowAutoTopicCreation", "true") == "true")
     if not allowed:
-        return ("", 0)
+        return None
     kind = str(override.get("topicType") or settings.get(_AUTO_CREATION["topicType"]) or "non-partitioned")
     count = override.get("defaultNumPartitions") or settings.get(_AUTO_CREATION["defaultNumPartitions"]) or 1
     kind = kind.lower().replace("_", "-")

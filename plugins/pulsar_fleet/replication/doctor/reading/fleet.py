@@ -46,7 +46,8 @@ async def read_fleet(fleet: Fleet, connections: Sequence[ClusterConnection], req
     if len(failing) > request.most_details:
         left = f"topics on the targets of {len(failing) - request.most_details:,} replicators that do not work"
         reason = f"only {request.most_details:,} of them are read; select fewer namespaces"
-        unread.append(Unread(cluster=failing[-1].target, resource=left, reason=reason))
+        about = frozenset(str(row.namespace) for row in failing[request.most_details :])
+        unread.append(Unread(cluster=failing[-1].target, resource=left, reason=reason, about=about))
     targets = await read_targets(admins, failing[: request.most_details], unread)
     return FleetFacts(
         clusters=clusters,

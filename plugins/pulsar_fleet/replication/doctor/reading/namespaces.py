@@ -31,7 +31,10 @@ async def list_selected(
         except NotFound:
             return ()
         except NotAllowed as error:
-            unread.append(Unread(cluster=own, resource=f"namespaces of tenant {tenant}", reason=str(error)))
+            about = frozenset({tenant})
+            unread.append(
+                Unread(cluster=own, resource=f"namespaces of tenant {tenant}", reason=str(error), about=about)
+            )
             return ()
 
     async def listed(own: str) -> list[NamespaceName]:
@@ -58,7 +61,7 @@ async def read_namespaces(
         try:
             document = await admin.namespace(name)
         except FleetError as error:
-            unread.append(Unread(cluster=own, resource=f"namespace {name}", reason=str(error)))
+            unread.append(_unread(facts, f"namespace {name}", error))
             return facts
         return replace(facts, exists=False) if document is None else _with_policies(facts, document)
 
@@ -84,7 +87,8 @@ async def _tenant(
     try:
         document = await admin.tenant(tenant)
     except FleetError as error:
-        unread.append(Unread(cluster=own, resource=f"tenant {tenant}", reason=str(error)))
+        about = frozenset({tenant})
+        unread.append(Unread(cluster=own, resource=f"tenant {tenant}", reason=str(error), about=about))
         return None, None
     return document is not None, document
 
@@ -100,12 +104,12 @@ async def read_topics(
         return facts
     if not facts.is_served:
         reason = f"no list of the namespace has {facts.cluster}, so that brokers refuse its topics"
-        unread.append(Unread(cluster=facts.cluster, resource=f"topics of {facts.name}", reason=reason))
+        unread.append(_unread(facts, f"topics of {facts.name}", reason))
         return facts
     try:
         topics = await _partition_counts(admin, facts.name)
     except FleetError as error:
-        unread.append(Unread(cluster=facts.cluster, resource=f"topics of {facts.name}", reason=str(error)))
+        unread.append(_unread(facts, f"topics of {facts.name}", error))
         return facts
     facts = replace(facts, topics=topics)
     if TopicName(facts.name, POLICY_EVENTS) not in topics:
@@ -113,8 +117,12 @@ async def read_topics(
     try:
         return replace(facts, topic_policies=await _topic_policies(reader, facts.name))
     except FleetError as error:
-        unread.append(Unread(cluster=facts.cluster, resource=f"topic policies of {facts.name}", reason=str(error)))
+        unread.append(_unread(facts, f"topic policies of {facts.name}", error))
         return facts
+
+
+def _unread(facts: NamespaceFacts, resource: str, reason: FleetError | str) -> Unread:
+    return Unread(cluster=facts.cluster, resource=resource, reason=str(reason), about=frozenset({str(facts.name)}))
 
 
 async def _partition_counts(admin: AdminClient, name: NamespaceName) -> dict[TopicName, int]:

@@ -28,7 +28,8 @@ async def read_targets(
         try:
             return await _read(admins[row.source], admins[row.target], row)
         except FleetError as error:
-            unread.append(Unread(cluster=row.target, resource=f"topic {row.topic}", reason=str(error)))
+            about = frozenset({str(row.namespace)})
+            unread.append(Unread(cluster=row.target, resource=f"topic {row.topic}", reason=str(error), about=about))
             return TargetTopic()
 
     chosen = [row for row in rows if row.target in admins]
