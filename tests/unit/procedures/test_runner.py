@@ -12,7 +12,7 @@ from pulsar_fleet.procedures.procedure import Checked, Procedure, Session, Step
 
 
 @pytest.fixture
-def session(records: object) -> Session:  # noqa: ARG001
+def session(records: object) -> Session:
     return Session({}, Run.open("unload_namespaces/1"), {})
 
 
