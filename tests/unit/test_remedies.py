@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from tests.support.remedies import PERMITTED, calls, inventory
 from tests.support.remedy_inventory import INVENTORY, Group, Kind
 
 from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.migration.preflight.gates import compatibility
+from pulsar_fleet.preflight import waivers
+from pulsar_fleet.replication.setup import checks
 
 TESTS = Path(__file__).parents[1]
 REPOSITORY = TESTS.parent
@@ -41,6 +45,21 @@ def test_the_tests_of_a_finding_exist_and_name_it(group: Group) -> None:
 def test_what_is_a_call_is_executed_on_real_clusters() -> None:
     for group in INVENTORY:
         assert group.done.startswith("contract/") == (group.kind in (Kind.CALL, Kind.BROKER))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        checks.REMEDIES,
+        checks.OF_COPIES_ONLY,
+        waivers.NOT_WAIVABLE,
+        compatibility.RAISED_TO_BLOCKERS,
+        compatibility.REPORTED_ELSEWHERE,
+        compatibility.LEFT_GREEN,
+    ],
+)
+def test_a_table_of_findings_has_only_findings_that_exist(table: Iterable[str]) -> None:
+    assert {*table} <= inventory()
 
 
 def _remedies() -> str:

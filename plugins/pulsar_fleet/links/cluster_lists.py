@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -137,7 +137,9 @@ async def _change_allowed(
         return list(stored.get("allowedClusters") or [])
 
     async def write(_: list[str], clusters: list[str]) -> None:
-        await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": clusters})
+        call = with_body("POST", f"/tenants/{quote(tenant, safe='')}", {**document, "allowedClusters": clusters})
+        guard_cluster_lists(call, await blue.cluster_name())
+        await blue.post(call.path, call.body)
 
     return await change_list(read, write, add=add, remove=remove)
 

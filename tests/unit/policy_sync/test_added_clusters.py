@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change
-from pulsar_fleet.policy_sync.guards.added_clusters import added_clusters
+from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.policy_sync.guards.added_clusters import added_clusters, leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 
-LIST = "replication_clusters"
+LIST, TOPIC_LIST = "replication_clusters", "local/replicationClusters"
 
 
 def change(resource: Resource, field: str, before: Json, after: Json) -> Change:
@@ -39,6 +40,11 @@ def change(resource: Resource, field: str, before: Json, after: Json) -> Change:
         (Resource.NAMESPACE, "", None, {LIST: ["blue", "green"], "message_ttl_in_seconds": 5}, ("green",)),
         (Resource.NAMESPACE, "", None, {LIST: ["blue"]}, ()),
         (Resource.TENANT, "", {ROLES: [], CLUSTERS: ["blue"]}, {ROLES: [], CLUSTERS: ["blue", "red"]}, ("red",)),
+        (Resource.TOPIC_POLICY, TOPIC_LIST, None, ["blue", "green"], ("green",)),
+        (Resource.TOPIC_POLICY, TOPIC_LIST, ["blue", "green"], ["blue", "green", "red"], ("red",)),
+        (Resource.TOPIC_POLICY, TOPIC_LIST, ["blue", "green"], ["blue"], ()),
+        (Resource.TOPIC_POLICY, TOPIC_LIST, ["blue", "green"], None, ()),
+        (Resource.TOPIC_POLICY, "local/maxProducers", None, 5, ()),
         (Resource.TENANT, "", None, {ROLES: [], CLUSTERS: ["blue"]}, ()),
     ],
 )
@@ -46,3 +52,14 @@ def test_the_clusters_that_a_list_did_not_name_are_added(
     resource: Resource, field: str, before: Json, after: Json, added: tuple[str, ...]
 ) -> None:
     assert added_clusters(change(resource, field, before, after), "blue") == added
+
+
+@pytest.mark.parametrize(
+    ("resource", "field"), [(Resource.POLICY, "allowed_clusters"), (Resource.TOPIC_POLICY, TOPIC_LIST)]
+)
+async def test_a_list_that_is_left_out_leaves_the_other_policies_in(resource: Resource, field: str) -> None:
+    listed, other = change(resource, field, None, ["blue", "green"]), change(resource, "maxProducers", None, 5)
+    plan = Plan(source="the merge", target="blue", changes=(listed, other))
+    kept = await leave_incompatible_out(plan, {}, Redactor(b"a key of the tests"))
+    assert kept.changes == (other,)
+    assert [(row.field, "no connection to it" in row.reason) for row in kept.left_alone] == [(field, True)]

@@ -1,4 +1,4 @@
-"""Check clusters that a plan adds to the list of a namespace or a tenant as onboarding checks them (PIP-433)."""
+"""Check clusters that a plan adds to the list of a namespace, tenant or topic as onboarding checks them (PIP-433)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
@@ -38,14 +38,14 @@ async def leave_incompatible_out(plan: Plan, clusters: Mapping[str, AdminClient]
         and (reason := await _refusal(change, added, plan.target, clusters, redactor))
     }
     refused = [change for change in plan.changes if change.id in reasons]
-    absent = {change.name for change in refused if not change.before}
+    absent = {change.name for change in refused if change.before is None and not change.field}
     kept = tuple(change for change in plan.changes if change.id not in reasons and change.name not in absent)
     left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
     return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone))
 
 
 def added_clusters(change: Change, own: str) -> tuple[str, ...]:
-    """The clusters that a change adds to a list of its namespace or tenant (pure)."""
+    """The clusters that a change adds to a list of its namespace, tenant or topic (pure)."""
     before, after = _lists(change, change.before), _lists(change, change.after)
     return tuple(sorted({name for field, names in after.items() for name in names - before.get(field, set())} - {own}))
 
@@ -55,7 +55,7 @@ def _lists(change: Change, value: Json) -> dict[str, set[str]]:
         return {CLUSTERS: set((value or {}).get(CLUSTERS) or ())}
     if change.resource is Resource.NAMESPACE:
         return {field: set(names or ()) for field, names in (value or {}).items() if is_cluster_list(field)}
-    if change.resource is Resource.POLICY and is_cluster_list(change.field):
+    if change.resource in (Resource.POLICY, Resource.TOPIC_POLICY) and is_cluster_list(change.field):
         return {change.field: set(value or ())}
     return {}
 
@@ -84,7 +84,7 @@ async def _incompatibility(
 ) -> str:
     selection = _selection(change)
     ours, theirs = await asyncio.gather(*(collect(clusters[name], selection, redactor=redactor) for name in pair))
-    here, there = _replicated(ours, pair), _replicated(theirs, pair)
+    here, there = (_replicated(_concerned(snapshot, change), pair) for snapshot in (ours, theirs))
     directions = (_Direction(here, there, clusters[pair[1]]), _Direction(there, here, clusters[pair[0]]))
     for direction in directions:
         if problem := await direction.problem():
@@ -95,7 +95,25 @@ async def _incompatibility(
 def _selection(change: Change) -> Selection:
     if change.resource is Resource.TENANT:
         return Selection.parse([change.name])
-    return Selection(namespaces=frozenset({NamespaceName.parse(change.name)}))
+    name = TopicName.parse(change.name).namespace if _is_of_topic(change) else NamespaceName.parse(change.name)
+    return Selection(namespaces=frozenset({name}))
+
+
+def _is_of_topic(change: Change) -> bool:
+    return change.resource is Resource.TOPIC_POLICY
+
+
+def _concerned(snapshot: Snapshot, change: Change) -> Snapshot:
+    """Of a topic's own list only this topic: the others of its namespace are not sent by it."""
+    if not _is_of_topic(change):
+        return snapshot
+    return replace(
+        snapshot,
+        topics=tuple(row for row in snapshot.topics if row.name == change.name),
+        schemas=tuple(row for row in snapshot.schemas if row.topic == change.name),
+        subscriptions=tuple(row for row in snapshot.subscriptions if row.topic == change.name),
+        topic_policies=tuple(row for row in snapshot.topic_policies if row.topic == change.name),
+    )
 
 
 def _replicated(snapshot: Snapshot, pair: Collection[str]) -> Snapshot:

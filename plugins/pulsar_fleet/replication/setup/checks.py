@@ -46,16 +46,16 @@ _SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
 )
 """The checks of two clusters that replication needs too."""
 
-_OF_COPIES_ONLY = frozenset({"topic-terminated", "shadow-topic", "auto-subscription-differs"})
+OF_COPIES_ONLY = frozenset({"topic-terminated", "shadow-topic", "auto-subscription-differs"})
 """Findings about what a copy leaves out, which replication does not need."""
 
 _SAME_RULE = (
     "choose one rule and set it as a policy of the namespace on every cluster that replicates it, with "
     "`pulsar-admin namespaces set-auto-topic-creation`; topics that exist already keep their partitions."
 )
-_REMEDIES: Mapping[str, str] = {
+REMEDIES: Mapping[str, str] = {
     "auto-creation-differs": _SAME_RULE,
-    "schema-rules-differ": "set the same policy of the namespace on both clusters before replication begins.",
+    "schema-strategy-differs": "set the same policy of the namespace on both clusters before replication begins.",
 }
 """Remedies that differ from those of a copy: this plan does not change policies that exist."""
 
@@ -110,8 +110,8 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]
     yield from defects.brokers_have_no_known_defect(replace(pair, source=_replicating(source, both)))
     for check in _SHARED:
         for finding in check(pair):
-            if finding.id not in _OF_COPIES_ONLY:
-                yield replace(finding, remedy=_REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
+            if finding.id not in OF_COPIES_ONLY:
+                yield replace(finding, remedy=REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
     yield from _partitions(pair)
 
 
@@ -124,7 +124,7 @@ def _replicating(snapshot: Snapshot, clusters: Sequence[str]) -> Snapshot:
 
 
 def _call(finding: Finding) -> str:
-    return "" if finding.id in _REMEDIES else finding.call
+    return "" if finding.id in REMEDIES else finding.call
 
 
 def _partitions(pair: Pair) -> Iterator[Finding]:
