@@ -11,6 +11,7 @@ from tests.support.reconciler import Reconciler, held
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.read_back import is_kept
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
 
@@ -85,6 +86,39 @@ async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
     drift, _ = await keeper.cycle()
     assert drift.left_alone >= 1
     assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+
+
+@pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
+@pytest.mark.parametrize("of_green", ["STRING", "INT32"])
+async def test_a_topics_own_list_is_checked_as_its_namespaces(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+    of_green: str,
+) -> None:
+    """Brokers compare the partitions before they store a topic's list, and not the schemas (observed, 4.2.4)."""
+    await make_topics(on_blue, on_green, shared, 2)
+    events = TopicName(shared, "events")
+    for admin, kind in ((on_blue, "STRING"), (on_green, of_green)):
+        await admin.post_schema(events, {"type": kind, "schema": "", "properties": {}})
+    keeper = Reconciler.of(shared.tenant, blue, green, partitioned_topics=False)
+    await keeper.cycle()
+    for admin in (on_blue, on_green):
+        await admin.post(f"/tenants/{shared.tenant}", {"adminRoles": [], "allowedClusters": BOTH})
+    path = f"/{events.path}/replication"
+    await on_blue.post(path, BOTH)
+
+    async def is_listed() -> bool:
+        return bool(await on_blue.get(path))
+
+    assert await is_kept(is_listed)
+    drift, _ = await keeper.cycle()
+    works = of_green == "STRING"
+    assert sorted(await on_green.get(path) or []) == (BOTH if works else [])
+    assert drift.left_alone == (not works)
 
 
 @pytest.mark.long
