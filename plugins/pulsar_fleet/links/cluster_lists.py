@@ -74,32 +74,31 @@ async def change_list(
     )
 
 
-async def require_nothing_lost(admin: AdminClient, call: Call) -> None:
-    """Refuse a call that stores a list of clusters which was made some time ago, if the list has got others since.
+async def require_list_as_read(admin: AdminClient, call: Call, names: Collection[str] | None) -> None:
+    """Refuse a call that stores a list of clusters which was made some time ago, if the list is another one by now.
 
-    A cluster that is not known any more may be taken out. A tenant is stored with its admin roles.
+    A tenant is stored with its admin roles. A call that creates what has the list is refused by the broker instead.
 
-    :raises PreconditionFailed: a cluster or a role that is there now would be taken out. Nothing was sent.
+    :param names: the list from which the call was made; None if it is unknown.
+    :raises PreconditionFailed: the list, or the roles, are others now. Nothing was sent.
     """
-    if call.method != "POST" or not (lists := cluster_lists(call)):
+    if call.method != "POST" or not cluster_lists(call):
         return
-    known, current = {*await admin.clusters()}, list[str]()
     kind, _, name = call.path.lstrip("/").partition("/")
-    lost = set[str]()
     if kind == "tenants":
         tenant = await admin.tenant(unquote(name)) or {}
-        current = list(tenant.get("allowedClusters") or ())
-        lost = {*(tenant.get("adminRoles") or ())} - {*(call.body or {}).get("adminRoles", ())}
+        current = {*(tenant.get("allowedClusters") or ())}
+        same = {*(tenant.get("adminRoles") or ())} == {*(call.body or {}).get("adminRoles", ())}
     elif kind == "namespaces":
         field = "replication_clusters" if call.path.endswith("/replication") else "allowed_clusters"
-        current = list((await admin.get(call.path.rpartition("/")[0])).get(field) or ())
+        current, same = {*((await admin.get(call.path.rpartition("/")[0])).get(field) or ())}, True
     else:
-        current = list(await admin.get(call.path) or ())
-    lost |= {*current} & known - {name for _, names in lists for name in names}
-    if lost:
+        current, same = {*(await admin.get(call.path) or ())}, True
+    if names is None or current != {*names} or not same:
+        before = "unknown" if names is None else ", ".join(sorted(names)) or "empty"
         raise PreconditionFailed(
-            f"{call.text()} would take {', '.join(sorted(lost))} away, which was added meanwhile. Nothing was sent: "
-            "examine the clusters again.",
+            f"{call.text()} replaces a list that was {before}, and is {', '.join(sorted(current)) or 'empty'} now"
+            f"{'' if same else ', with other roles'}. Nothing was sent: examine the clusters again.",
             cluster=admin.connection.name,
         )
 

@@ -12,6 +12,10 @@ from tests.support.shell import Shell
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.doctor.request import Request
+from pulsar_fleet.replication.doctor.steps import examine, heal
 
 pytestmark = pytest.mark.long
 
@@ -96,6 +100,35 @@ async def test_a_list_without_its_own_cluster_is_the_first_fault_in_any_role(
     after = shell.run(*doctor, "--remedy", OWN, "--yes").document["remedy"]["after"]
     assert OWN not in {row["id"] for row in after["diagnoses"]}, after
     assert sorted((await admins[cluster].namespace(name) or {})["replication_clusters"]) == healed
+
+
+async def test_a_list_that_has_changed_since_the_examination_stays(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+) -> None:
+    """An operator has stored a list in between: what the remedy was made from is not sent."""
+    name = new_namespace()
+    await know_each_other(on_blue, on_green)
+    for admin in (on_blue, on_green):
+        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+        await admin.put_namespace(name, {"replication_clusters": ["blue"]})
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue", "green"])
+    run = Run.open("doctor/late")
+    request = Request(selection=Selection(namespaces=frozenset({name})), remedies=frozenset({OWN}))
+    before = await examine([blue, green], request)
+    assert [call.text().partition(" ")[2] for row in before.faults if row.id == OWN for call in row.calls] == [
+        f'POST /admin/v2/namespaces/{name.path}/replication ["blue", "green"]'
+    ]
+    await on_green.post(f"/namespaces/{name.path}/replication", ["green"])
+    healed = await heal([blue, green], before, request, run)
+    assert [sent.error.partition(" replaces ")[2].partition(".")[0] for sent in healed.failed] == [
+        "a list that was blue, and is green now"
+    ]
+    assert (await on_green.namespace(name) or {})["replication_clusters"] == ["green"]
 
 
 async def test_a_cluster_that_is_only_allowed_serves_and_replicates_nothing(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.causes.clusters import find_cluster_causes
 from pulsar_fleet.replication.doctor.causes.limits import find_expiry, find_limit_causes
@@ -58,7 +60,7 @@ def diagnose(facts: FleetFacts, request: Request) -> Examination:
         counts=Counter(row.state.value for row in assessed),
         replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
         links=link_states(assessed),
-        diagnoses=ordered([_with_defects(facts, diagnosis) for diagnosis in _once(explained)]),
+        diagnoses=ordered([_with_lists(facts, _with_defects(facts, diagnosis)) for diagnosis in _once(explained)]),
         unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
         outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},
         calls=dict(facts.calls),
@@ -212,6 +214,26 @@ def _with_defects(facts: FleetFacts, diagnosis: Diagnosis) -> Diagnosis:
     names = [diagnosis.source, *([diagnosis.target] if CATALOGUE[diagnosis.id].mutual else [])]
     known = defects_text(diagnosis.id, {facts.clusters[name].version for name in names if name in facts.clusters})
     return replace(diagnosis, evidence=f"{diagnosis.evidence} {known}") if known else diagnosis
+
+
+def _with_lists(facts: FleetFacts, diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with the lists that its calls replace, as they were read."""
+    return replace(diagnosis, calls=tuple(replace(row, replaces=_list_of(facts, row)) for row in diagnosis.calls))
+
+
+def _list_of(facts: FleetFacts, remedy: RemedyCall) -> tuple[str, ...] | None:
+    for namespace in facts.namespaces.values() if cluster_lists(remedy.call) else ():
+        if namespace.cluster != remedy.cluster:
+            continue
+        base = f"/namespaces/{namespace.name.path}"
+        lists = {
+            f"{base}/replication": namespace.clusters if namespace.exists else None,
+            f"{base}/allowedClusters": namespace.allowed_clusters if namespace.exists else None,
+            f"/tenants/{quote(namespace.name.tenant, safe='')}": namespace.tenant_clusters,
+        }
+        if (names := lists.get(remedy.call.path)) is not None:
+            return names
+    return None
 
 
 def _names(explained: Sequence[Explained]) -> dict[tuple[str, str, str], tuple[str, ...]]:

@@ -62,10 +62,14 @@ def _is_placeholder(value: Json) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyCall(Document):
-    """A call of a remedy, and the cluster that gets it."""
+    """A call of a remedy, and the cluster that gets it.
+
+    :param replaces: the list of clusters that was read where the call stores one; None for other calls.
+    """
 
     cluster: str
     call: Call
+    replaces: tuple[str, ...] | None = None
 
     @property
     def is_ready(self) -> bool:

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PreconditionFailed
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.links.cluster_lists import require_nothing_lost
+from pulsar_fleet.links.cluster_lists import require_list_as_read
 from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
 from pulsar_fleet.replication.doctor.model import Examination, RemedyCall
 from pulsar_fleet.replication.doctor.text import examination_text
@@ -87,7 +87,7 @@ async def _send(admins: Mapping[str, AdminClient], remedy: RemedyCall) -> SentCa
     if admin is None:
         return SentCall(call=remedy, error=f"{remedy.cluster} does not answer.")
     try:
-        await require_nothing_lost(admin, remedy.call)
+        await require_list_as_read(admin, remedy.call, remedy.replaces)
         await admin.send(remedy.call)
     except Conflict as error:
         # A cluster, a tenant or a topic that exists by now.

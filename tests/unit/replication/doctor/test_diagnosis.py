@@ -598,6 +598,8 @@ def test_every_call_that_is_sent_by_the_tool_passes_the_guards() -> None:
         for remedy in diagnosis.calls:
             guard_call(remedy.call, remedy.cluster)
             assert all(remedy.cluster in names for _, names in cluster_lists(remedy.call))
+            stores = remedy.call.method == "POST" and bool(cluster_lists(remedy.call))
+            assert (remedy.replaces is not None) == stores
             if diagnosis.automatic:
                 risks = risks_of_calls([remedy.call], remedy.cluster)
                 assert not any(risk.hazard.needs_permission for risk in risks)
