@@ -70,7 +70,7 @@ async def replicate(connections: Connections, request: Request, run_id: str) -> 
     run, planned = done.run, done.planned
     assert not planned.blockers, findings_text(done)
     async with opened(connections, request) as clusters:
-        done.stages.append(await steps.apply_contents(clusters, planned, run))
+        done.stages.append(await steps.apply_contents(clusters, planned, request, run))
         done.stages.append(await steps.start_links(clusters, planned, request, run))
         done.links = (await steps.confirm(clusters, planned, run)).links
         async with asyncio.timeout(60):

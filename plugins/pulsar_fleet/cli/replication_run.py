@@ -97,7 +97,7 @@ class ReplicationRun:
     def _change(self, planned: StoredReplicationPlan) -> JsonObject:
         stages: dict[str, AppliedStage] = {}
         stages["apply_contents"] = self._step(
-            "apply_contents", lambda clusters: steps.apply_contents(clusters, planned, self.run)
+            "apply_contents", lambda clusters: steps.apply_contents(clusters, planned, self.request, self.run)
         )
         if self._after_contents:
             undo = self._step("deny_producing", self._after_contents)

@@ -11,12 +11,12 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import wait_ended
-from pulsar_fleet.preflight.findings import blockers_first
-from pulsar_fleet.preflight.waivers import accept
+from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.preflight.waivers import accept, apply_waivers
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.apply import AppliedStage, Stage
@@ -37,9 +37,9 @@ from pulsar_fleet.replication.setup.departure import (
 from pulsar_fleet.replication.setup.desired import selected
 from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused
 from pulsar_fleet.replication.setup.links import ConfirmedLinks, LinkState, confirm_links, copy_history, partitions_of
-from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan
+from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan, changed_lists
 from pulsar_fleet.replication.setup.stages import plan_replication
-from pulsar_fleet.replication.stored_plan import read_plan, store_plan
+from pulsar_fleet.replication.stored_plan import read_findings, read_plan, store_plan
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -61,6 +61,11 @@ async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicat
     :raises NotFound: a selected namespace or topic exists on no member.
     :raises InvalidRequest: a waiver that matches no blocker.
     """
+    planned, findings = await _examine(clusters, request)
+    return store_plan(planned, accept(findings, request.waivers), run)
+
+
+async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPlan, tuple[Finding, ...]]:
     redactor = open_redactor()
     snapshots = await _snapshots(clusters, request, redactor)
     _require_present(snapshots, clusters, request)
@@ -81,13 +86,19 @@ async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicat
     )
     found = check_replication(snapshots, planned, request, observations)
     planned = replace(planned, unused={name: tuple(sorted(names)) for name, names in observations.never_used.items()})
-    findings = accept(blockers_first((*found, *notes(request, clusters.topology))), request.waivers)
-    return store_plan(planned, findings, run)
+    return planned, blockers_first((*found, *notes(request, clusters.topology)))
 
 
-async def apply_contents(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> AppliedStage:
-    """Create cluster data, tenants, namespaces, topics and schemas on all clusters; nothing is replicated yet."""
+async def apply_contents(
+    clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run
+) -> AppliedStage:
+    """Create cluster data, tenants, namespaces, topics and schemas on all clusters; nothing is replicated yet.
+
+    :raises PreconditionFailed: see `_require_as_planned`.
+    """
     stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, CONTENTS)
+    if any(not plans.contents.empty for plans in stored.clusters.values()) and not stage.has_begun:
+        await _require_as_planned(clusters, planned, request, run)
     await stage.apply({name: plans.contents for name, plans in stored.clusters.items()})
     return stage.result()
 
@@ -95,14 +106,42 @@ async def apply_contents(clusters: Clusters, planned: StoredReplicationPlan, run
 async def start_links(clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run) -> AppliedStage:
     """Store the lists that start links. With history, new links begin in what is stored.
 
-    :raises PreconditionFailed: a topic that held nothing on one side when the run was planned holds something on both.
+    :raises PreconditionFailed: a topic that held nothing on one side when the run was planned holds something on both;
+        see also `_require_as_planned`.
     """
     stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, STARTS)
+    if not stage.has_begun:
+        await _require_as_planned(clusters, planned, request, run)
     if request.history:
         await require_unused(clusters, stored)
         await asyncio.gather(*(_copy_history(admin, name, stored, request) for name, admin in clusters.admins.items()))
     await stage.apply({name: plans.starts for name, plans in stored.clusters.items()})
     return stage.result()
+
+
+async def _require_as_planned(clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run) -> None:
+    """Read every cluster again before the first write of a stage: an approval may come hours after the plan.
+
+    New topics and namespaces without a list are no reason: a plan that is made now does the same to lists.
+
+    :raises PreconditionFailed: a list, or a blocker, that the plan did not have. Nothing of the stage was written.
+    """
+    stored, known = read_plan(run.artefacts, planned), read_findings(run.artefacts, planned)
+    now, found = await _examine(clusters, request)
+    keys = {(finding.id, finding.resource) for finding in known}
+    new = [
+        finding
+        for finding in apply_waivers(found, request.waivers, whole_run=False).unwaived
+        if (finding.id, finding.resource) not in keys
+    ]
+    changed = changed_lists(stored, now, history=request.history)
+    if changed or new:
+        lines = [f"  {finding.text()}" for finding in new]
+        what = f"{listed(changed)} is not as it was planned. " if changed else ""
+        raise PreconditionFailed(
+            f"The clusters have changed since the plan. {what}Nothing of this step was written: start a new run, "
+            + "\n".join(["which plans again.", *lines])
+        )
 
 
 async def confirm(
@@ -157,7 +196,7 @@ async def backlog_of_ending_links(clusters: Clusters, planned: StoredReplication
     :raises PreconditionFailed: a cluster that leaves has gone, or has come back, since the plan.
     """
     stored = read_plan(run.artefacts, planned)
-    _require_as_planned(clusters, stored)
+    _require_same_clusters(clusters, stored)
     for name, admin in clusters.admins.items():
         for link in _ending(stored, name):
             if link.target in clusters.absent:
@@ -202,7 +241,7 @@ async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run
     return stage.result()
 
 
-def _require_as_planned(clusters: Clusters, stored: ReplicationPlan) -> None:
+def _require_same_clusters(clusters: Clusters, stored: ReplicationPlan) -> None:
     """What a cluster that leaves still has to send, and its own lists, are planned only while it answers."""
     for name in stored.topology.leaving:
         planned, answers = name in stored.clusters, name in clusters.admins
@@ -243,8 +282,8 @@ async def _copy_history(admin: AdminClient, own: str, stored: ReplicationPlan, r
         if targets:
             partitions = await _replicated_partitions(admin, own, stored, [namespace])
             await copy_history(admin, partitions, targets, request.history_since)
-    for topic, listed in growing_topic_lists(stored, own).items():
-        added = {*listed} - {*await read_clusters_in_effect(admin, topic)}
+    for topic, grown in growing_topic_lists(stored, own).items():
+        added = {*grown} - {*await read_clusters_in_effect(admin, topic)}
         stored_in = await partitions_of(admin, [str(topic.namespace)], [str(topic)])
         await copy_history(admin, stored_in, sorted(added), request.history_since)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -323,7 +323,7 @@ async def test_a_run_with_history_interrupted_after_the_contents_goes_on(
     request = request_of("blue", "green", namespaces=[str(namespace)], history=True)
     interrupted = await plan(connections, request, "interrupted")
     async with opened(connections, request) as clusters:
-        await steps.apply_contents(clusters, interrupted.planned, interrupted.run)
+        await steps.apply_contents(clusters, interrupted.planned, request, interrupted.run)
     assert {row.name for row in (await snapshot(admins["green"], namespace)).topics} >= {str(events), str(audit)}
 
     done = await replicate(connections, request, "again")
@@ -347,9 +347,38 @@ async def test_a_topic_empty_in_the_plan_and_used_by_now_gets_no_history(
     assert not done.planned.blockers, findings_text(done)
     await asyncio.to_thread(publish, connections["green"], audit, ["old"])
     async with opened(connections, request) as clusters:
-        await steps.apply_contents(clusters, done.planned, done.run)
+        with pytest.raises(PreconditionFailed, match=r"changed since the plan.*\n.*history-on-existing-topic .*audit"):
+            await steps.apply_contents(clusters, done.planned, request, done.run)
+        # A step that goes on after it was cut asks once more.
+        done.run.ledger.start_run(f"{done.run.id}/starts/blue", "replicate_namespaces", {})
         with pytest.raises(PreconditionFailed, match=r"audit was empty on blue or green when .* is used on both now"):
             await steps.start_links(clusters, done.planned, request, done.run)
+    for name, admin in admins.items():
+        assert (await admin.namespace(namespace) or {})["replication_clusters"] == [name]
+
+
+@pytest.mark.parametrize("step", [steps.apply_contents, steps.start_links])
+async def test_what_has_changed_since_the_plan_is_not_started(
+    connections: Connections,
+    admins: dict[str, AdminClient],
+    new_namespace: Callable[[], NamespaceName],
+    step: Callable[..., Awaitable[object]],
+) -> None:
+    """Partitions that differ by now, although no planned change is about them."""
+    namespace = new_namespace()
+    await make_origin(admins["blue"], namespace)
+    await make_origin(admins["green"], namespace)
+    request = request_of("blue", "green", namespaces=[str(namespace)])
+    done = await plan(connections, request, "approved-late")
+    assert not done.planned.blockers, findings_text(done)
+    await admins["green"].post(f"/{TopicName(namespace, 'events').path}/partitions", 4)
+    await admins["blue"].create_topic(TopicName(namespace, "new"))
+    async with opened(connections, request) as clusters:
+        with pytest.raises(
+            PreconditionFailed, match=r"changed since the plan.*\n.*partitions-differ .*events"
+        ) as refused:
+            await step(clusters, done.planned, request, done.run)
+    assert f"{namespace}/new" not in str(refused.value)
     for name, admin in admins.items():
         assert (await admin.namespace(namespace) or {})["replication_clusters"] == [name]
 

@@ -55,12 +55,13 @@ def create_topics(params: dict[str, Any], planned: JsonObject, run: Run) -> Json
     """Create what the other cluster lacks, then deny producing there; nothing is replicated yet."""
     from pulsar_fleet.read_only.other_cluster import CopyRequest, deny_producing
     from pulsar_fleet.replication import steps
+    from pulsar_fleet.replication.request import Request
     from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
 
     request, stored = CopyRequest.of(params), StoredReplicationPlan.from_json(planned)
 
     async def create(clusters: Clusters) -> JsonObject:
-        stage = await steps.apply_contents(clusters, stored, run)
+        stage = await steps.apply_contents(clusters, stored, Request.of(request.replication()), run)
         denied = await deny_producing(_target(clusters), request, run)
         undo = (f"{run.id}/permissions",) if denied.changes else ()
         return replace(stage, changes=stage.changes + denied.changes, undo=(*undo, *stage.undo)).to_json()

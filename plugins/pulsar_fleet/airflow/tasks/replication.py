@@ -73,10 +73,12 @@ def plan_changes(params: dict[str, Any]) -> JsonObject:
 def apply_contents(params: dict[str, Any], planned: JsonObject) -> JsonObject:
     """Create cluster data, tenants, namespaces, topics and schemas; nothing is replicated yet."""
     from pulsar_fleet.replication import steps
+    from pulsar_fleet.replication.request import Request
     from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
 
     run, stored = current_run(get_current_context()), StoredReplicationPlan.from_json(planned)
-    return with_clusters(params, lambda clusters: steps.apply_contents(clusters, stored, run)).to_json()
+    request = Request.of(params)
+    return with_clusters(params, lambda clusters: steps.apply_contents(clusters, stored, request, run)).to_json()
 
 
 @task

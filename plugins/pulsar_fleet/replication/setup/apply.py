@@ -49,6 +49,11 @@ class Stage:
         self._changes = 0
         self.kept: list[str] = []
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier try of this run, or this one, has written on a cluster."""
+        return len(self._run.ledger.runs_below(f"{self._run.id}/{self._name}")) > 0
+
     async def apply(self, plans: Mapping[str, Plan]) -> None:
         """Apply plans on all clusters at once; the calls to one namespace of one cluster are serial.
 

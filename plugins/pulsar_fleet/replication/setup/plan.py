@@ -64,6 +64,23 @@ class ReplicationPlan(Document):
         return sum(len(plan.changes) for plan in self.plans)
 
 
+def changed_lists(planned: ReplicationPlan, now: ReplicationPlan, *, history: bool) -> tuple[str, ...]:
+    """What a plan that is made now does to lists, and the planned one does not, as `label on cluster`.
+
+    What is in place by now is no change. With history, a link that has begun since is one: it would be copied twice.
+    """
+    changes = set[str]()
+    for name, plans in now.clusters.items():
+        known = {change.id for change in (*planned.clusters[name].starts.changes, *planned.clusters[name].ends.changes)}
+        for change in (*plans.starts.changes, *plans.ends.changes):
+            if change.id not in known:
+                changes.add(f"{change.label} on {name}")
+    for namespace, links in planned.new_links.items() if history else ():
+        for link in {*links} - {*now.new_links.get(namespace, ())}:
+            changes.add(f"{link} of {namespace}")
+    return tuple(sorted(changes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReplicationPlan(Document):
     """A stored plan with its findings.
