@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.documents import translate, translate_clusters
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
 from pulsar_fleet.cluster.policies.topic_policies import translate_topic_policies
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
@@ -103,7 +104,7 @@ def _lists(source: Snapshot) -> Iterator[tuple[str, ...]]:
     for namespace in source.namespaces:
         for field in ("replication_clusters", "allowed_clusters"):
             yield tuple(namespace.policies.get(field) or ())
-    yield from (tuple(state.policies.get("replicationClusters") or ()) for state in source.topic_policies)
+    yield from (tuple(state.policies.get(TOPIC_CLUSTERS) or ()) for state in source.topic_policies)
 
 
 def _own(source: Snapshot, target: str) -> ClusterDataState:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.topology import Link
-from pulsar_fleet.snapshot.model import TopicPolicyState
+from pulsar_fleet.snapshot.resources import lists_of_topics
 from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
@@ -86,7 +85,7 @@ async def read_lists(admin: AdminClient, names: Sequence[NamespaceName], peers: 
     async def read(name: NamespaceName) -> None:
         async with slots:
             try:
-                topics.update(_lists_of(await reader.read(name)))
+                topics.update(lists_of_topics(await reader.read(name)))
             except FleetError as error:
                 unread[name] = str(error)
 
@@ -94,12 +93,3 @@ async def read_lists(admin: AdminClient, names: Sequence[NamespaceName], peers: 
     async with TopicPolicyReader(admin, None) as reader:
         await asyncio.gather(*map(read, asked))
     return StoredLists(namespaces=lists, topics=topics, unread=unread)
-
-
-def _lists_of(states: Iterable[TopicPolicyState]) -> dict[TopicName, frozenset[str]]:
-    """Of a topic its own list is in effect before its global one."""
-    lists: dict[TopicName, frozenset[str]] = {}
-    for state in sorted(states, key=lambda state: state.scope != Scope.LOCAL):
-        if names := state.policies.get("replicationClusters"):
-            lists.setdefault(TopicName.parse(state.topic), frozenset(names))
-    return lists

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.effective import clusters_in_effect
+from pulsar_fleet.cluster.policies.effective import clusters_in_effect, clusters_of_topic
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import without_overrides
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
 from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
-from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState, TopicPolicyState
 
 
 async def read_namespace(
@@ -109,15 +110,26 @@ def schema_state(topic: TopicName, version: JsonObject) -> SchemaState:
     )
 
 
+def lists_of_topics(states: Iterable[TopicPolicyState]) -> dict[TopicName, frozenset[str]]:
+    """The lists of clusters that topics have themselves, see `clusters_of_topic`."""
+    policies: dict[str, dict[str, JsonObject]] = {}
+    for state in states:
+        policies.setdefault(state.topic, {})[state.scope] = state.policies
+    lists = {
+        TopicName.parse(topic): clusters_of_topic(
+            local=documents.get(Scope.LOCAL, {}), shared=documents.get(Scope.GLOBAL, {})
+        )
+        for topic, documents in policies.items()
+    }
+    return {topic: frozenset(clusters) for topic, clusters in lists.items() if clusters}
+
+
 async def read_clusters_in_effect(admin: AdminClient, topic: TopicName, *, without_own: bool = False) -> list[str]:
     """The list of clusters in effect for a topic now; three calls.
 
     :param without_own: as it would be without the topic's own list.
     """
-    lists = [
-        {"replicationClusters": await admin.get(f"/{topic.path}/replication", isGlobal=scope)}
-        for scope in (False, True)
-    ]
+    lists = [{TOPIC_CLUSTERS: await admin.get(f"/{topic.path}/replication", isGlobal=scope)} for scope in (False, True)]
     namespace, own = await admin.namespace(topic.namespace) or {}, await admin.cluster_name()
     return clusters_in_effect(local={} if without_own else lists[0], shared=lists[1], namespace=namespace, own=own)
 

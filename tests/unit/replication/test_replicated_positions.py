@@ -43,12 +43,17 @@ def holding(
     )
 
 
-def found(members: Sequence[Snapshot], receive_only: Sequence[Snapshot] = (), **settings: Json) -> list[Finding]:
-    snapshots = {snapshot.cluster: snapshot for snapshot in (*members, *receive_only)}
-    topology = Topology(
-        members=tuple(row.cluster for row in members), receive_only=tuple(row.cluster for row in receive_only)
-    )
-    conf = {"clusters": topology.members, "receive_only": topology.receive_only, "namespaces": [NAMESPACE], **settings}
+def found(
+    members: Sequence[Snapshot],
+    receive_only: Sequence[Snapshot] = (),
+    leaving: Sequence[Snapshot] = (),
+    **settings: Json,
+) -> list[Finding]:
+    snapshots = {snapshot.cluster: snapshot for snapshot in (*members, *receive_only, *leaving)}
+    groups = {"clusters": members, "receive_only": receive_only, "leaving": leaving}
+    names = {group: tuple(row.cluster for row in rows) for group, rows in groups.items()}
+    topology = Topology(members=names["clusters"], receive_only=names["receive_only"], leaving=names["leaving"])
+    conf: dict[str, Json] = {**names, "namespaces": [NAMESPACE], **settings}
     request = Request.of(conf)
     data: dict[str, dict[str, Json]] = {name: {} for name in snapshots}
     return list(stopped_positions(snapshots, plan_replication(snapshots, topology, request, data, ()), request))
@@ -102,6 +107,14 @@ def test_the_list_of_a_topic_itself_is_the_one_in_effect(scope: str) -> None:
     own: dict[str, Any] = {"own_list": BOTH, "scope": scope}
     members = [holding("blue", *BOTH, subscriptions=FLAGGED, **own), holding("green", *BOTH, **own)]
     assert keys(found(members, [FAR])) == [STOP]
+
+
+def test_a_topic_that_loses_its_own_list_gets_its_global_one() -> None:
+    """Its global list has `elsewhere`, which answers for all that is known; that of its namespace has not."""
+    blue = holding("blue", "blue", "far", subscriptions=PLAIN, own_list=("blue", "c", "elsewhere", "far"))
+    shared = TopicPolicyState(TOPIC, "global", {"replicationClusters": ["blue", "elsewhere", "far"]}, 0)
+    blue = replace(blue, topic_policies=(*blue.topic_policies, shared))
+    assert keys(found([blue], [FAR], [holding("c")], replicated_subscriptions=True)) == [STOP]
 
 
 def test_a_topic_that_gets_a_list_of_its_own_is_asked_about() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.planning.hazard import Hazard
@@ -12,6 +16,7 @@ from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.setup.stages import plan_replication
 from pulsar_fleet.replication.topology import Topology
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState, TopicState
+from pulsar_fleet.snapshot.resources import lists_of_topics
 
 NAMESPACE = "acme/orders"
 TOPIC = "persistent://acme/orders/events"
@@ -51,6 +56,16 @@ def test_the_local_list_counts_then_the_global_then_the_namespaces() -> None:
     assert list_in_effect(snapshot("blue", ["blue", "c"], shared=["blue", "far"]), topic) == ["blue", "far"]
     assert list_in_effect(snapshot("blue", ["c", "blue"]), topic) == ["blue", "c"]
     assert list_in_effect(snapshot("blue", []), topic) == ["blue"]
+
+
+@pytest.mark.parametrize("scopes", [("local", "global"), ("global", "local")])
+def test_the_list_of_a_topic_is_one_in_any_order_of_its_documents(scopes: tuple[str, str]) -> None:
+    lists = {"local": ["blue"], "global": ["blue", "far"]}
+    states = [TopicPolicyState(TOPIC, scope, {"replicationClusters": lists[scope]}, 0) for scope in scopes]
+    topic = TopicName.parse(TOPIC)
+    assert lists_of_topics(states) == {topic: frozenset({"blue"})}
+    unset = [replace(state, policies={}) if state.scope == "local" else state for state in states]
+    assert lists_of_topics(unset) == {topic: frozenset({"blue", "far"})}
 
 
 def test_a_run_about_a_topic_extends_the_list_in_effect() -> None:

@@ -12,9 +12,8 @@ from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
-from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Form, TopicPolicy
 
-_TOPIC_LIST = "replicationClusters"
 _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 
 
@@ -71,8 +70,14 @@ def clusters_in_effect(
     *, local: Mapping[str, Json], shared: Mapping[str, Json], namespace: Mapping[str, Json], own: str
 ) -> list[str]:
     """The list of clusters in effect for a topic of the cluster `own`: its own, its global one, or its namespace's."""
-    lists = (local.get(_TOPIC_LIST), shared.get(_TOPIC_LIST), namespace.get("replication_clusters"), [own])
+    lists = (clusters_of_topic(local=local, shared=shared), namespace.get("replication_clusters"), [own])
     return sorted(next(clusters for clusters in lists if clusters))
+
+
+def clusters_of_topic(*, local: Mapping[str, Json], shared: Mapping[str, Json]) -> list[str] | None:
+    """The list that a topic has itself, its own before its global one; None where that of its namespace counts."""
+    clusters = local.get(TOPIC_CLUSTERS) or shared.get(TOPIC_CLUSTERS)
+    return sorted(clusters) if clusters else None
 
 
 def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[str, Json]) -> Json:

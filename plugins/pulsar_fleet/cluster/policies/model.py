@@ -128,6 +128,12 @@ class TopicPolicyField:
         return f"{self.scope}/{self.policy}"
 
 
+TOPIC_CLUSTERS = "replicationClusters"
+"""The topic policy with the list of clusters, in its own document and in the global one."""
+OWN_LIST = str(TopicPolicyField(Scope.LOCAL, TOPIC_CLUSTERS))
+"""The field of a change of a topic's own list: a list without the serving cluster's own name deletes the topic."""
+
+
 class Form(StrEnum):
     """How a topic policy is read and written."""
 

@@ -6,7 +6,7 @@ All code for topic policies uses the rows, as for namespaces; they were observed
 from __future__ import annotations
 
 from pulsar_fleet.cluster.policies.data_loss import deletes_inactive, drops_name, evicts_backlog, lowered, shortened
-from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Form, TopicPolicy
 from pulsar_fleet.cluster.policies.namespace_catalogue import OFFLOAD_SECRETS
 
 # In the order of setting, but for retention and backlog quota, as for namespaces.
@@ -54,7 +54,7 @@ TOPIC_CATALOGUE: tuple[TopicPolicy, ...] = (
         namespace_field="subscription_types_enabled",
     ),
     TopicPolicy(
-        field="replicationClusters",
+        field=TOPIC_CLUSTERS,
         path="replication",
         form=Form.CLUSTER_LIST,
         loses_data=drops_name,

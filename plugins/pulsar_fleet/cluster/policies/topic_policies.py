@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import delayed_delivery, offload, quotas, translate_clusters, without_nulls
-from pulsar_fleet.cluster.policies.model import Form, Scope, TopicPolicy
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Form, Scope, TopicPolicy
 from pulsar_fleet.cluster.policies.setters import quota_calls
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 
@@ -42,8 +42,8 @@ def translate_topic_policies(
 ) -> JsonObject:
     """A topic's policies for cluster `target`: its cluster list is translated like a namespace's."""
     result = dict(document)
-    if clusters := result.get("replicationClusters"):
-        result["replicationClusters"], _ = translate_clusters(clusters, source, target, known_clusters)
+    if clusters := result.get(TOPIC_CLUSTERS):
+        result[TOPIC_CLUSTERS], _ = translate_clusters(clusters, source, target, known_clusters)
     return result
 
 

@@ -45,6 +45,7 @@ from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import InventoryState, Snapshot
+from pulsar_fleet.snapshot.resources import lists_of_topics
 
 _RUNNING = ("function", "source", "sink")
 
@@ -184,10 +185,8 @@ class _Contents:
             if SHADOW_SOURCE in topic.properties:
                 shadows[str(name.namespace)][name] = topic.properties[SHADOW_SOURCE]
         lists: dict[str, dict[TopicName, frozenset[str]]] = defaultdict(dict)
-        for policy in snapshot.topic_policies:
-            name = TopicName.parse(policy.topic)
-            if policy.policies.get("replicationClusters"):
-                lists[str(name.namespace)][name] = frozenset(policy.policies["replicationClusters"])
+        for name, clusters in lists_of_topics(snapshot.topic_policies).items():
+            lists[str(name.namespace)][name] = clusters
         functions: dict[str, list[str]] = defaultdict(list)
         clients: dict[str, dict[str, int]] = defaultdict(dict)
         for item in snapshot.inventory:

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName, with_parent
-from pulsar_fleet.cluster.policies.model import Scope, TopicPolicyField
+from pulsar_fleet.cluster.policies.model import OWN_LIST
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 from pulsar_fleet.planning.apply.live_state import LiveState
@@ -31,7 +31,6 @@ from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
-_OWN_LIST = str(TopicPolicyField(Scope.LOCAL, "replicationClusters"))
 _POSITION_NOT_STORED = "unable to persist readPosition"
 _RETRY_SECONDS = (1.0, 5.0)
 _POLL_SECONDS = 0.02
@@ -157,7 +156,7 @@ class Writer:
 
         The list of its namespace counts for the topic until then, and may have grown since the plan.
         """
-        own_list = change.resource is Resource.TOPIC_POLICY and change.field == _OWN_LIST
+        own_list = change.resource is Resource.TOPIC_POLICY and change.field == OWN_LIST
         if not own_list or change.hazard.needs_permission:
             return
         topic = TopicName.parse(change.name)

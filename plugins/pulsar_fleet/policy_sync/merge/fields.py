@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
-from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.model import OWN_LIST, TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_comparable
 from pulsar_fleet.snapshot.model import TenantState
 
@@ -24,9 +24,7 @@ Values = dict[str, Json]
 """Field → value, only of fields that are set. `retention_policies`, `properties/owner`, `local/maxProducers`."""
 
 
-_LISTS = frozenset(
-    {CLUSTERS, "allowed_clusters", "replication_clusters", str(TopicPolicyField(Scope.LOCAL, "replicationClusters"))}
-)
+_LISTS = frozenset({CLUSTERS, "allowed_clusters", "replication_clusters", OWN_LIST})
 
 
 def tenant_values(tenant: TenantState, fleet: Collection[str], own: str) -> Values:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.effective import clusters_of_topic
 from pulsar_fleet.cluster.text import did_you_mean
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
 
@@ -94,8 +95,8 @@ class TopicPolicies:
     @property
     def clusters(self) -> tuple[str, ...] | None:
         """The topic's own list of clusters, None where that of the namespace is in effect."""
-        names = self.local.get("replicationClusters") or self.shared.get("replicationClusters")
-        return tuple(sorted(names)) if names else None
+        names = clusters_of_topic(local=self.local, shared=self.shared)
+        return None if names is None else tuple(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.topology import Link, Topology
 from pulsar_fleet.snapshot.model import Snapshot
-
-_TOPIC_LIST = "replicationClusters"
 
 
 def new_links(
@@ -41,7 +40,7 @@ def document_of(snapshot: Snapshot, namespace: str) -> JsonObject:
 
 def topic_list_of(snapshot: Snapshot, topic: TopicName) -> list[str]:
     """The list that a topic has itself on this cluster; empty without one."""
-    return list(_policies_of(snapshot, topic, Scope.LOCAL).get(_TOPIC_LIST) or ())
+    return list(_policies_of(snapshot, topic, Scope.LOCAL).get(TOPIC_CLUSTERS) or ())
 
 
 def list_in_effect(snapshot: Snapshot, topic: TopicName) -> list[str]:
@@ -56,7 +55,7 @@ def list_in_effect(snapshot: Snapshot, topic: TopicName) -> list[str]:
 
 def topics_with_lists(snapshot: Snapshot, namespaces: Collection[str]) -> list[TopicName]:
     """The topics of these namespaces for which the list of the namespace does not count."""
-    names = {row.topic for row in snapshot.topic_policies if row.policies.get(_TOPIC_LIST)}
+    names = {row.topic for row in snapshot.topic_policies if row.policies.get(TOPIC_CLUSTERS)}
     return [topic for topic in map(TopicName.parse, sorted(names)) if str(topic.namespace) in namespaces]
 
 

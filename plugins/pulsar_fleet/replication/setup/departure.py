@@ -8,6 +8,7 @@ from dataclasses import replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.links.lag import ReplicationProgress, read_replication_progress
 from pulsar_fleet.links.partition_stats import required_stats
@@ -15,7 +16,6 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.replication.setup.links import partitions_of
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
-from pulsar_fleet.replication.setup.stages import TOPIC_LIST
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -46,7 +46,7 @@ def _is_list(change: Change, namespace: str) -> bool:
 
 
 def _is_topic_list(change: Change) -> bool:
-    return change.resource is Resource.TOPIC_POLICY and change.field == TOPIC_LIST
+    return change.resource is Resource.TOPIC_POLICY and change.field == OWN_LIST
 
 
 def growing_topic_lists(plan: ReplicationPlan, source: str) -> dict[TopicName, list[str]]:
@@ -129,7 +129,7 @@ def _references(snapshot: Snapshot, peer: str) -> Iterator[str]:
         if any(peer in (namespace.policies.get(field) or ()) for field in _LISTS):
             yield f"namespace {namespace.name}"
     for state in snapshot.topic_policies:
-        if peer in (state.policies.get("replicationClusters") or ()):
+        if peer in (state.policies.get(TOPIC_CLUSTERS) or ()):
             yield f"a {state.scope} policy of {state.topic}"
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.snapshot.model import NamespaceState, SchemaState, Snapshot, TopicPolicyState
 
 DEDUPLICATION = "deduplicationEnabled"
 RATE = "replicatorDispatchRate"
-_CLUSTER_LIST = "replicationClusters"
 
 
 def selected(snapshot: Snapshot, request: Request) -> Snapshot:
@@ -67,7 +67,7 @@ def _alone(state: NamespaceState, own: str, request: Request) -> NamespaceState:
 
 
 def _without_list(state: TopicPolicyState) -> TopicPolicyState:
-    return replace(state, policies={field: value for field, value in state.policies.items() if field != _CLUSTER_LIST})
+    return replace(state, policies={field: value for field, value in state.policies.items() if field != TOPIC_CLUSTERS})
 
 
 def _first(

@@ -8,9 +8,12 @@ namespaces and of topics).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.effective import clusters_in_effect
+from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.planning.diff_entry import Resource
@@ -20,20 +23,22 @@ from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.plan import ClusterPlan, ReplicationPlan
 from pulsar_fleet.snapshot.model import Snapshot
 
-_LIST, _TOPIC_LIST = "replication_clusters", "replicationClusters"
+_LIST = "replication_clusters"
 
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The lists of one cluster: of its namespaces, and of topics themselves."""
+    """The documents with lists of one cluster: of namespaces, and of topics by scope."""
 
     own: str
-    namespaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    namespaces: Mapping[str, JsonObject]
+    topics: Mapping[tuple[str, str], JsonObject]
 
     def of(self, topic: TopicName) -> frozenset[str]:
         """The list in effect for a topic."""
-        return self.topics.get(str(topic)) or self.namespaces.get(str(topic.namespace)) or frozenset({self.own})
+        local, shared = (self.topics.get((str(topic), scope), {}) for scope in (Scope.LOCAL, Scope.GLOBAL))
+        namespace = self.namespaces.get(str(topic.namespace), {})
+        return frozenset(clusters_in_effect(local=local, shared=shared, namespace=namespace, own=self.own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,11 @@ def _flags(snapshot: Snapshot) -> dict[tuple[TopicName, str], bool]:
 
 
 def _lists_now(snapshot: Snapshot) -> _Lists:
-    """Of a topic its own list is in effect before its global one."""
-    topics: dict[str, frozenset[str]] = {}
-    for row in sorted(snapshot.topic_policies, key=lambda row: row.scope != Scope.LOCAL):
-        if names := row.policies.get(_TOPIC_LIST):
-            topics.setdefault(row.topic, frozenset(names))
-    namespaces = {state.name: frozenset(state.policies.get(_LIST) or ()) for state in snapshot.namespaces}
-    return _Lists(snapshot.cluster, namespaces, topics)
+    return _Lists(
+        snapshot.cluster,
+        {state.name: state.policies for state in snapshot.namespaces},
+        {(row.topic, row.scope): row.policies for row in snapshot.topic_policies},
+    )
 
 
 def _planned(lists: _Lists, planned: ClusterPlan) -> _Lists:
@@ -123,7 +126,7 @@ def _planned(lists: _Lists, planned: ClusterPlan) -> _Lists:
     for plan in planned.stages:
         for change in plan.changes:
             if change.resource is Resource.POLICY and change.field == _LIST:
-                namespaces[change.name] = frozenset(change.after or ())
-            if change.resource is Resource.TOPIC_POLICY and change.field.endswith(f"/{_TOPIC_LIST}"):
-                topics[change.name] = frozenset(change.after or ())
+                namespaces[change.name] = {_LIST: change.after}
+            if change.resource is Resource.TOPIC_POLICY and change.field == OWN_LIST:
+                topics[change.name, Scope.LOCAL] = {TOPIC_CLUSTERS: change.after}
     return _Lists(lists.own, namespaces, topics)

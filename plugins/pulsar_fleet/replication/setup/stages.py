@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import setting, tenant_path
@@ -41,8 +42,6 @@ from pulsar_fleet.replication.topology import Topology
 from pulsar_fleet.snapshot.model import Snapshot
 
 _LIST, _ALLOWED = "replication_clusters", "allowed_clusters"
-TOPIC_LIST = "local/replicationClusters"
-"""The field of a change of a topic's own list."""
 
 
 def plan_replication(
@@ -262,11 +261,11 @@ class _ClusterPlanner:
 
         :param current: the list in effect before it, `effective` after it: they say whether a cluster is taken away.
         """
-        policy = TOPIC_BY_FIELD["replicationClusters"]
+        policy = TOPIC_BY_FIELD[TOPIC_CLUSTERS]
         change = Change(
             resource=Resource.TOPIC_POLICY,
             name=str(topic),
-            field=TOPIC_LIST,
+            field=OWN_LIST,
             action=Action.SET if after else Action.UNSET,
             calls=topic_policy_calls(policy, topic, Scope.LOCAL, before or None, after),
             before=before or None,

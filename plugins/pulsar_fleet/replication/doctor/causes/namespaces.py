@@ -7,13 +7,13 @@ from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.replication.doctor.causes.cluster_data import storing_peer
 from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, diagnosis, on
 from pulsar_fleet.replication.doctor.facts import FleetFacts, NamespaceFacts
 from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, RemedyCall
 
-_TOPIC_LIST = "replicationClusters"
 _AUTO_CREATION = {"topicType": "allowAutoTopicCreationType", "defaultNumPartitions": "defaultNumPartitions"}
 
 
@@ -67,12 +67,12 @@ def find_own_cluster_causes(
 def _topics_without_own_cluster(facts: FleetFacts, here: NamespaceFacts) -> Iterator[Explained]:
     """The own list of a topic has effect on the cluster that stores it, its global list where there is no own one."""
     for topic, policies in sorted((here.topic_policies or {}).items()):
-        own, shared = policies.local.get(_TOPIC_LIST), policies.shared.get(_TOPIC_LIST)
+        own, shared = policies.local.get(TOPIC_CLUSTERS), policies.shared.get(TOPIC_CLUSTERS)
         for there in facts.namespaces.values():
             if there.name != here.name or topic not in (there.topics or {}):
                 continue
             names = own if there is here and own else shared
-            has_own = there is not here and there.policies_of(topic).local.get(_TOPIC_LIST)
+            has_own = there is not here and there.policies_of(topic).local.get(TOPIC_CLUSTERS)
             if names and not has_own and there.cluster not in names:
                 evidence = f"Its {'own' if names is own else 'global'} list on {here.cluster} is {sorted(names)}."
                 yield _alone(there, "topic-list-without-cluster", str(topic), evidence)
