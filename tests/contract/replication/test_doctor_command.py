@@ -27,6 +27,15 @@ def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> S
     return Shell.between(records, blue, green)
 
 
+async def listed(name: NamespaceName, lists: dict[AdminClient, list[str] | None]) -> None:
+    """A namespace with these lists on clusters that know each other, and whose tenants allow both."""
+    await know_each_other(*lists)
+    for admin, clusters in lists.items():
+        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+        if clusters:
+            await admin.put_namespace(name, {"replication_clusters": clusters})
+
+
 async def test_a_fault_is_named_with_its_remedy_and_healed_on_request(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
@@ -43,11 +52,8 @@ async def test_a_fault_is_named_with_its_remedy_and_healed_on_request(
     assert intended.document["counts"] == {"healthy": 2}
 
     other = new_namespace()
-    for admin in (on_blue, on_green):
-        await admin.put(f"/tenants/{other.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
-        await admin.put_namespace(other, {"replication_clusters": ["blue"]})
+    await listed(other, {on_blue: ["blue", "green"], on_green: ["blue"]})
     await on_blue.create_topic(TopicName(other, "events"))
-    await on_blue.post(f"/namespaces/{other.path}/replication", ["blue", "green"])
     doctor = ("doctor", *shell.sides, "--select", str(other))
     examined, refused = shell.at_once(doctor, (*doctor, "--remedy", "partitions-differ", "--yes"))
     assert examined.state == DIFFERENT, examined.err
@@ -83,12 +89,7 @@ async def test_a_list_without_its_own_cluster_is_the_first_fault_in_any_role(
     healed: list[str],
 ) -> None:
     name, admins = new_namespace(), {"blue": on_blue, "green": on_green}
-    await know_each_other(on_blue, on_green)
-    for admin in admins.values():
-        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
-    if theirs:
-        await on_green.put_namespace(name, {"replication_clusters": theirs})
-    await on_blue.put_namespace(name, {"replication_clusters": ours})
+    await listed(name, {on_green: theirs, on_blue: ours})
     doctor = ("doctor", *shell.sides, "--select", str(name), "--json")
     doctor += ("--receive-only", receive_only) if receive_only else ()
     examined = shell.run(*doctor)
@@ -112,11 +113,7 @@ async def test_a_list_that_has_changed_since_the_examination_stays(
 ) -> None:
     """An operator has stored a list in between: what the remedy was made from is not sent."""
     name = new_namespace()
-    await know_each_other(on_blue, on_green)
-    for admin in (on_blue, on_green):
-        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
-        await admin.put_namespace(name, {"replication_clusters": ["blue"]})
-    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue", "green"])
+    await listed(name, {on_blue: ["blue", "green"], on_green: ["blue"]})
     run = Run.open("doctor/late")
     request = Request(selection=Selection(namespaces=frozenset({name})), remedies=frozenset({OWN}))
     before = await examine([blue, green], request)

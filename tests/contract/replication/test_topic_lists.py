@@ -33,6 +33,14 @@ async def own_list(admin: AdminClient, topic: TopicName, scope: bool = False) ->
     return sorted(await admin.get(f"/{topic.path}/replication", isGlobal=scope) or ())
 
 
+async def store_list(admin: AdminClient, topic: TopicName, clusters: list[str], scope: bool = False) -> None:
+    """Store a list of the topic itself, and wait until the broker has read it."""
+    await admin.post(f"/{topic.path}/replication", clusters, isGlobal=scope)
+    async with asyncio.timeout(30):
+        while await own_list(admin, topic, scope) != clusters:
+            await asyncio.sleep(0.1)
+
+
 @pytest.fixture
 def connections(blue: ClusterConnection, green: ClusterConnection, records: Path) -> dict[str, ClusterConnection]:
     return {"blue": blue, "green": green}
@@ -87,10 +95,7 @@ async def test_a_topics_global_list_is_extended_too(
     connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     async with replicating_to_far(on_blue, new_namespace()) as topic:
-        await on_blue.post(f"/{topic.path}/replication", ["blue", "far"], isGlobal=True)
-        async with asyncio.timeout(30):
-            while await own_list(on_blue, topic, scope=True) != ["blue", "far"]:
-                await asyncio.sleep(0.1)
+        await store_list(on_blue, topic, ["blue", "far"], scope=True)
         await on_blue.post(f"/namespaces/{topic.namespace.path}/replication", ["blue"])
         await replicate(connections, request_of("blue", "green", topics=[str(topic)]), "extends-global")
         assert await own_list(on_blue, topic) == ["blue", "far", "green"]
@@ -126,10 +131,7 @@ async def test_a_topic_that_its_own_list_keeps_local_does_not_fail_the_run(
 ) -> None:
     namespace = new_namespace()
     events, audit = await make_origin(on_blue, namespace)
-    await on_blue.post(f"/{audit.path}/replication", ["blue"])
-    async with asyncio.timeout(30):
-        while await own_list(on_blue, audit) != ["blue"]:
-            await asyncio.sleep(0.1)
+    await store_list(on_blue, audit, ["blue"])
     done = await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)], history=True), "kept")
     assert finding_ids(done) == {"topic-kept-local"}
     assert done.links == 2 * len(events.partitions(3)) + 1
