@@ -151,7 +151,8 @@ def _sections(rows: Iterable[Row]) -> int:
 def _setter(row: Row) -> str:
     if not row.path or _elsewhere(row):
         return ""
-    text = f"`{row.method} {row.path}`"
+    query = f"?{row.in_query}=" if isinstance(row, Policy) and row.in_query else ""
+    text = f"`{row.method} {row.path}{query}`"
     return f"{text}, one call each: {_names(row.sections)}" if row.sections else text
 
 

@@ -274,8 +274,8 @@ LIMITS_SCHEMAS_OF_REPLICATORS = Fact(
     says="A replicator may register schemas where producers may not, by a policy of its own (PIP-433).",
     before="A replicator registers schemas where producers may.",
     since=("5.0.0-M1",),
-    source="PIP-433",
-    word=Word.UPSTREAM,
+    source="PIP-433; 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
 )
 FACTS: tuple[Fact, ...] = (
     KEEPS_TOPIC_POLICIES,
@@ -297,6 +297,13 @@ FACTS: tuple[Fact, ...] = (
     REFUSES_SPACED_NAMES,
 )
 """Every fact that depends on a patch, in the order of the patches."""
+
+
+def replicators_are_excepted(source: str, target: str) -> bool:
+    """Whether replicators may register schemas where producers may not: the target must know the policy, and the source
+    must tell that its producer is a replicator (observed: 5.0.1 to 5.0.1 does, 4.2.4 to 5.0.1 does not).
+    """
+    return all(LIMITS_SCHEMAS_OF_REPLICATORS.holds(version) for version in (source, target))
 
 
 def changes_since_measured(version: str) -> tuple[Fact, ...]:

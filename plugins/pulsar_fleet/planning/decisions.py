@@ -129,6 +129,7 @@ class Planner:
             case Resource.POLICY:
                 return policy_change(
                     self._without_orphans(difference),
+                    self._source_documents.get(difference.name, {}),
                     self._target_documents[difference.name],
                     self._version,
                     exact=self._exact,

@@ -57,12 +57,22 @@ class Probes:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both clusters; `translated` is the source in the target's terms."""
+    """Both clusters; `translated` is the source in the target's terms.
+
+    :param keeps_policies: the plan leaves namespaces that the target has as they are there.
+    """
 
     source: Snapshot
     target: Snapshot
     translated: Snapshot
     probes: Probes = field(default_factory=Probes)
+    keeps_policies: bool = False
+
+    def policies_after(self, namespace: str) -> JsonObject:
+        """The policies that a namespace has on the target after the plan; empty if neither side has it."""
+        planned = {row.name: row.policies for row in self.translated.namespaces}.get(namespace, {})
+        present = self.target_namespaces().get(namespace)
+        return present.policies if present is not None and self.keeps_policies else planned
 
     def values(self, source: Json, target: Json) -> str:
         """`blue 12, green 8`; the entries of a list are joined."""

@@ -76,6 +76,21 @@ async def test_a_value_that_another_broker_still_remembers_is_read_again(
     assert outcomes(applied) == [Outcome.APPLIED]
 
 
+@pytest.mark.needs_pulsar("5.0", "a policy for replicators")
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_replicators_are_excepted_on_an_existing_namespace(
+    both: NamespaceName, on_blue: AdminClient, on_green: AdminClient, wanted: bool
+) -> None:
+    path, flag = f"/namespaces/{both.path}/isAllowAutoUpdateSchema", "is_allow_auto_update_schema_with_replicator"
+    await on_blue.post(path, False, allowAutoUpdateSchemaWithReplicator=wanted)
+    await on_green.post(path, False, allowAutoUpdateSchemaWithReplicator=not wanted)
+    planned = await plan(on_blue, on_green, both)
+    assert [change.field for change in planned.changes] == [flag]
+    assert outcomes(await apply(planned, on_green)) == [Outcome.APPLIED]
+    assert (await on_green.namespace(both) or {})[flag] is wanted
+    assert (await plan(on_blue, on_green, both)).empty
+
+
 async def test_policies_of_an_existing_namespace_become_equal_field_by_field(
     on_blue: AdminClient,
     on_green: AdminClient,

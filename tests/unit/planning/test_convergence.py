@@ -24,7 +24,8 @@ from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, T
 
 EVENTS = "persistent://acme/orders/events"
 Document = dict[str, Any]
-NAMESPACE_BY_PATH = {row.unset_path or row.path: row for row in CATALOGUE} | {row.path: row for row in CATALOGUE}
+OF_BODIES = [row for row in CATALOGUE if not row.in_query]
+NAMESPACE_BY_PATH = {row.unset_path or row.path: row for row in OF_BODIES} | {row.path: row for row in OF_BODIES}
 TOPIC_BY_PATH = {row.path: row for row in TOPIC_CATALOGUE}
 SETTABLE = tuple(
     row for row in CATALOGUE if row.path and row.since != "5.0" and row.kind not in (Kind.LOCAL, Kind.AT_CREATION)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.read_problems import Note
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
@@ -36,6 +37,8 @@ from pulsar_fleet.snapshot.model import (
 
 EVENTS = "persistent://acme/orders/events"
 POLICIES = "persistent/acme/new/__change_events"
+REPLICATORS = "is_allow_auto_update_schema_with_replicator"
+FIVE = (BrokerState("localhost:8080", "5.0.1", {}),)
 LISTS = {"replication_clusters": ["blue"]}
 
 
@@ -75,6 +78,25 @@ def test_nothing_is_planned_when_nothing_differs() -> None:
     assert headline(plan).startswith(
         "Nothing to change: green has all that a plan copies from blue. Not copied: messages"
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "ours", "theirs", "sent"),
+    [
+        (False, {REPLICATORS: False}, {}, "false"),
+        (False, {}, {REPLICATORS: False}, "true"),
+        (True, {REPLICATORS: False}, {}, ""),
+        (False, {REPLICATORS: False}, {REPLICATORS: False}, ""),
+    ],
+)
+def test_replicators_are_excepted_where_producers_may_not_register(
+    own: bool, ours: dict[str, bool], theirs: dict[str, bool], sent: str
+) -> None:
+    documents = ({"is_allow_auto_update_schema": own, **flags} for flags in (ours, theirs))
+    clusters = (replace(holding(name, next(documents)), brokers=FIVE) for name in ("blue", "green"))
+    calls = [call for change in plan_changes(*clusters).changes for call in change.calls]
+    path = "/namespaces/acme/orders/isAllowAutoUpdateSchema"
+    assert calls == ([with_body("POST", path, False, allowAutoUpdateSchemaWithReplicator=sent)] if sent else [])
 
 
 def test_a_missing_namespace_is_one_call_with_the_translated_document() -> None:

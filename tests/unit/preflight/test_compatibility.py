@@ -30,8 +30,11 @@ from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.bookies import Bookies
+from pulsar_fleet.preflight.checks.schemas import replicators_may_register
 from pulsar_fleet.preflight.compatibility import check_compatibility
+from pulsar_fleet.preflight.context import Pair
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
 from pulsar_fleet.snapshot.model import (
@@ -347,6 +350,24 @@ def test_the_replicator_registers_schemas_by_default_where_it_has_a_choice() -> 
     """`--enable-for-replicator` is true unless somebody says otherwise."""
     spoil = steps(both(versions("5.0.1", "5.0.1")), both(policies(is_allow_auto_update_schema=False)))
     assert {finding.id for finding in check(spoil(full_pair()))} == set()
+
+
+def test_a_replicator_writes_under_the_rules_that_the_target_keeps() -> None:
+    """A copy sets the policy as on the source; a plan that leaves existing namespaces as they are does not."""
+    clusters = steps(
+        both(versions("5.0.1", "5.0.1")),
+        both(policies(is_allow_auto_update_schema=False)),
+        target(policies(is_allow_auto_update_schema_with_replicator=False)),
+    )(full_pair())
+    translated, _ = translate_snapshot(clusters.source, clusters.target)
+    pair = Pair(clusters.source, clusters.target, translated)
+    assert not list(replicators_may_register(pair))
+    (finding,) = replicators_may_register(replace(pair, keeps_policies=True))
+    assert (finding.id, finding.resource) == ("schema-update-off-for-replicator", ORDERS)
+    assert finding.call == (
+        f"green: POST /admin/v2/namespaces/{ORDERS}/isAllowAutoUpdateSchema"
+        "?allowAutoUpdateSchemaWithReplicator=true false"
+    )
 
 
 def test_pulsar_3_0_is_measured_as_a_source() -> None:

@@ -64,6 +64,7 @@ class Policy:
     :param path: below `/namespaces/{tenant}/{namespace}/`; empty if no setter exists.
     :param method: of the setter.
     :param in_path: the value is in the path instead of the body.
+    :param in_query: the value is in this parameter of the setter of another policy, whose value must be `false` too.
     :param unset_path: path to unset it, if different.
     :param default: value in the document while the field is not set (absent, empty and null always mean not set).
     :param after: fields that must be set before it, else the broker refuses it.
@@ -83,6 +84,7 @@ class Policy:
     unset_path: str = ""
     kind: Kind = Kind.VALUE
     in_path: bool = False
+    in_query: str = ""
     default: Json = None
     after: tuple[str, ...] = ()
     loses_data: LosesData | None = None

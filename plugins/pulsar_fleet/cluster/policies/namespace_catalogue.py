@@ -202,7 +202,16 @@ CATALOGUE: tuple[Policy, ...] = (
         unset=Unset.IMPOSSIBLE,
         broker_default="isAllowAutoUpdateSchemaEnabled",
     ),
-    Policy(field="is_allow_auto_update_schema_with_replicator", kind=Kind.AT_CREATION, default=True, since="5.0"),
+    # A replicator is refused only where both are false; `true` and `false` in one call are answered 400 (5.0.1).
+    Policy(
+        field="is_allow_auto_update_schema_with_replicator",
+        path="isAllowAutoUpdateSchema",
+        in_query="allowAutoUpdateSchemaWithReplicator",
+        unset=Unset.DEFAULT,
+        default=True,
+        after=("is_allow_auto_update_schema",),
+        since="5.0",
+    ),
     # `false` counts as set, so the broker's isSchemaValidationEnforced has no effect.
     Policy(field="schema_validation_enforced", path="schemaValidationEnforced", default=False, unset=Unset.DEFAULT),
     Policy(

@@ -41,6 +41,9 @@ def policy_calls(policy: Policy, namespace: NamespaceName, before: Json, after: 
         return tuple(_property_calls(policy, base, before or {}, after or {}))
     if policy.kind is Kind.OFFLOAD and after is not None and not after.get(OFFLOAD_DRIVER):
         return tuple(_offload_calls(policy, base, before or {}, after))
+    if policy.in_query:
+        value = str(policy.default if after is None else after).lower()
+        return (with_body(policy.method, f"{base}/{policy.path}", False, **{policy.in_query: value}),)
     return (_unset(policy, base) if after is None else _set(policy, base, after),)
 
 

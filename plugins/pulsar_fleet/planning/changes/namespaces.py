@@ -84,10 +84,16 @@ def namespace_change(difference: Difference, source: Snapshot, target: Snapshot)
 
 
 def policy_change(
-    difference: Difference, target_document: Mapping[str, Json], version: str, *, exact: bool = False
+    difference: Difference,
+    source_document: Mapping[str, Json],
+    target_document: Mapping[str, Json],
+    version: str,
+    *,
+    exact: bool = False,
 ) -> Change | LeftAlone:
     """Set or unset one policy of a namespace that both have.
 
+    :param source_document: the comparable document that the target is to have.
     :param target_document: the target's comparable document; its clusters must stay in a cluster list.
     :param version: the oldest broker version of the target.
     :param exact: remove permissions and properties that only the target has.
@@ -96,6 +102,8 @@ def policy_change(
     reason = _reason_to_leave(policy, difference, version, exact)
     if policy is None or reason:
         return LeftAlone.of(difference, reason)
+    if policy.in_query and source_document.get(policy.after[0]) is not False:
+        return LeftAlone.of(difference, f"it has no effect while {policy.after[0]} is not false")
     grows = policy.kind is Kind.CLUSTER_LIST or not exact
     after = _merged(policy, difference, target_document) if grows else difference.source
     if same(after, difference.target):

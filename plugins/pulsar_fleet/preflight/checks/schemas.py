@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.versions import LIMITS_SCHEMAS_OF_REPLICATORS
+from pulsar_fleet.cluster.versions import replicators_are_excepted
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, keeping_calls, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
@@ -133,23 +133,23 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
 
     `--enable-for-replicator` (from 4.3) is on by default; earlier, a replicator stops at the first new schema.
     """
+    supported = replicators_are_excepted(pair.source.oldest_version(), pair.target.oldest_version())
     for namespace in pair.translated.namespaces:
-        if namespace.policies.get(AUTO_UPDATE) is not False or _replicator_may(pair, namespace.policies):
+        document = pair.policies_after(namespace.name)
+        if document.get(AUTO_UPDATE) is not False or (supported and document.get(FOR_REPLICATOR) is not False):
             continue
-        flag = namespace.policies.get(FOR_REPLICATOR, "unknown to this version")
+        flag = document.get(FOR_REPLICATOR, True) if supported else "unknown to one of the versions"
+        allow = policy_calls(BY_FIELD[FOR_REPLICATOR], NamespaceName.parse(namespace.name), False, True)
+        own = pair.target if pair.keeps_policies and namespace.name in pair.target_namespaces() else pair.source
+        remedy = "register every schema on both clusters before it is used"
         yield warning(
             "schema-update-off-for-replicator",
             namespace.name,
             f"{AUTO_UPDATE} = False, {FOR_REPLICATOR} = {flag}",
             "A replicator stops at the first message with a new schema, and the backlog grows without an error.",
-            "register every schema on both clusters before it is used.",
+            f"{remedy}, or let replicators register them." if supported else f"{remedy}.",
+            call=call_text(own.cluster, *allow) if supported else "",
         )
-
-
-def _replicator_may(pair: Pair, document: JsonObject) -> bool:
-    versions = [pair.source.oldest_version(), pair.target.oldest_version()]
-    supported = all(LIMITS_SCHEMAS_OF_REPLICATORS.holds(version) for version in versions)
-    return supported and document.get(FOR_REPLICATOR) is not False
 
 
 def schemas_are_compatible(pair: Pair) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def schemas_are_compatible(pair: Pair) -> Iterator[Finding]:
 
 def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Iterator[Finding]:
     namespace = str(TopicName.parse(topic).namespace)
-    document = {row.name: row.policies for row in pair.translated.namespaces}.get(namespace, {})
+    document = pair.policies_after(namespace)
     enforced = bool(document.get(ENFORCED)) or setting(pair.target, "isSchemaValidationEnforced") == "true"
     yield (blocker if enforced else warning)(
         "schema-only-on-target",
@@ -241,8 +241,7 @@ def _topic_strategy(pair: Pair, topic: str) -> str:
         if row.topic == topic and own and own != "UNDEFINED":
             return str(own)
     namespace = str(TopicName.parse(topic).namespace)
-    policies = {row.name: row.policies for row in pair.translated.namespaces}.get(namespace, {})
-    return namespace_strategy(pair.target, policies)
+    return namespace_strategy(pair.target, pair.policies_after(namespace))
 
 
 def _by_topic(snapshot: Snapshot) -> dict[str, list[SchemaState]]:

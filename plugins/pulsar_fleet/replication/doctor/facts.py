@@ -107,6 +107,7 @@ class NamespaceFacts:
     :param clusters: its replication clusters.
     :param tenant: `adminRoles` and `allowedClusters` of its tenant; None without the tenant, or if it was not read.
     :param policies: its other policies, comparable.
+    :param excepts_replicators: replicators may update schemas all the same, where both versions know of it.
     :param migrated: a migration has flagged it, so that its topics are terminated.
     :param topics: topic → partition count, 0 for a topic without partitions; None if the list could not be read.
     :param topic_policies: only of topics that have policies; None if they could not be read.
@@ -121,6 +122,7 @@ class NamespaceFacts:
     tenant: Mapping[str, Json] | None = None
     policies: Mapping[str, Json] = field(default_factory=dict)
     allows_schema_update: bool = True
+    excepts_replicators: bool = True
     migrated: bool = False
     topics: Mapping[TopicName, int] | None = None
     topic_policies: Mapping[TopicName, TopicPolicies] | None = None

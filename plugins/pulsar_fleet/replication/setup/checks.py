@@ -106,7 +106,7 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]
     source, target = snapshots[link.source], snapshots[link.target]
     translated, _ = translate_snapshot(source, target)
     both = [link.source, link.target]
-    pair = Pair(source, target, _replicating(translated, both))
+    pair = Pair(source, target, _replicating(translated, both), keeps_policies=True)
     yield from defects.brokers_have_no_known_defect(replace(pair, source=_replicating(source, both)))
     for check in _SHARED:
         for finding in check(pair):

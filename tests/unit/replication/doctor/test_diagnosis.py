@@ -555,6 +555,24 @@ def test_a_newer_reading_keeps_where_addresses_of_other_peers_lead() -> None:
     assert not (renewed(first, changed).clusters["blue"].peers or {})["far"].leads_to
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "excepts", "id_"),
+    [
+        ("5.0.1", "5.0.1", True, "schema-blocked"),
+        ("5.0.1", "5.0.1", False, "schema-update-refused"),
+        ("4.2.4", "5.0.1", True, "schema-update-refused"),
+        ("", "", True, "schema-update-refused"),
+    ],
+)
+def test_replicators_are_excepted_where_both_versions_know_of_it(
+    source: str, target: str, excepts: bool, id_: str
+) -> None:
+    facts = with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True)
+    facts = on_green(facts, allows_schema_update=False, excepts_replicators=excepts)
+    clusters = {"blue": cluster("blue", version=source), "green": cluster("green", version=target)}
+    assert ids(replace(facts, clusters=clusters)) == [id_]
+
+
 @pytest.mark.parametrize("override", [{"allowAutoTopicCreation": False}, {}])
 def test_creation_of_topics_on_one_side_only_is_no_difference_of_types(override: dict[str, Any]) -> None:
     by_policy = on_green(fleet(), policies={"autoTopicCreationOverride": override})

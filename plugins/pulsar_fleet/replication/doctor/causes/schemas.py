@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.versions import replicators_are_excepted
 from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, lag_text, on
+from pulsar_fleet.replication.doctor.facts import NamespaceFacts
 from pulsar_fleet.replication.doctor.model import RemedyCall, State
 from pulsar_fleet.replication.doctor.replicators import TargetTopic
 
@@ -32,7 +34,7 @@ def _refused(pair: NamespacePair, topic: TopicName, rows: list[Assessed], there:
         return pair.diagnose(
             "schema-incompatible", strategy + evidence, explained=rows, resource=str(topic), calls=calls
         )
-    if not pair.there.allows_schema_update:
+    if not _may_register(pair, pair.there):
         add = with_body("POST", f"{topic.schema_path}/schema", dict(there.missing_schema or {}))
         evidence = f"{pair.target} has isAllowAutoUpdateSchema=false. {evidence}"
         calls = on(pair.target, add, *unload)
@@ -41,6 +43,11 @@ def _refused(pair: NamespacePair, topic: TopicName, rows: list[Assessed], there:
     return pair.diagnose(
         "schema-blocked", evidence, explained=rows, resource=str(topic), calls=on(pair.target, *unload)
     )
+
+
+def _may_register(pair: NamespacePair, there: NamespaceFacts) -> bool:
+    versions = pair.clusters.source.version, pair.clusters.target.version if pair.clusters.target else ""
+    return there.allows_schema_update or (there.excepts_replicators and replicators_are_excepted(*versions))
 
 
 def _by_strategy(pair: NamespacePair, topic: TopicName, theirs: str, unload: list[Call]) -> tuple[RemedyCall, ...]:

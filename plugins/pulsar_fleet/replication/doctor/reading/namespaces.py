@@ -77,6 +77,7 @@ def _with_policies(facts: NamespaceFacts, document: JsonObject) -> NamespaceFact
         allowed_clusters=tuple(sorted(document.get("allowed_clusters") or ())),
         policies=comparable(document, facts.cluster),
         allows_schema_update=bool(document.get("is_allow_auto_update_schema", True)),
+        excepts_replicators=bool(document.get("is_allow_auto_update_schema_with_replicator", True)),
         migrated=bool(document.get("migrated")),
     )
 
