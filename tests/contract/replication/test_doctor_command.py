@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pulsar
 import pytest
 from tests.support.replication import know_each_other, replicate, wait_linked
 from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
@@ -126,6 +130,50 @@ async def test_a_list_that_has_changed_since_the_examination_stays(
         "a list that was blue, and is green now"
     ]
     assert (await on_green.namespace(name) or {})["replication_clusters"] == ["green"]
+
+
+async def test_all_missing_schemas_are_registered_in_their_order(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+) -> None:
+    """After the newest alone, the one before it would be refused for good: it lacks a field without a default."""
+    name = new_namespace()
+    topic = TopicName(name, "events")
+    await know_each_other(on_blue, on_green)
+    await replicate(on_blue, on_green, name)
+    versions = [{"type": "AVRO", "schema": _record(fields), "properties": {}} for fields in ("a", "ab", "abc")]
+    await on_blue.create_topic(topic)
+    await wait_linked(on_blue, [topic], "green")
+    for admin, count in ((on_blue, 3), (on_green, 1)):
+        await admin.put(f"/namespaces/{name.path}/schemaCompatibilityStrategy", "FORWARD")
+        for version in versions[:count]:
+            await admin.post_schema(topic, version)
+        await admin.post(f"/namespaces/{name.path}/isAllowAutoUpdateSchema", False)
+    client = open_client(blue)
+    try:
+        schema = pulsar.schema.AvroSchema(None, schema_definition=json.loads(_record("abc")))
+        producer = await asyncio.to_thread(client.create_producer, str(topic), schema=schema)
+        await asyncio.to_thread(producer.send, {field: field for field in "abc"})
+    finally:
+        client.close()
+    request = Request(selection=Selection(namespaces=frozenset({name})), remedies=frozenset({"schema-update-refused"}))
+    before = await examine([blue, green], request)
+    (held,) = before.faults
+    assert (held.id, "green lacks schema version 1, 2 of blue" in held.evidence) == ("schema-update-refused", True), (
+        held
+    )
+    healed = await heal([blue, green], before, request, Run.open("doctor/schemas"))
+    assert (healed.failed, healed.after.faults) == ((), ())
+    assert [row["data"] for row in await on_green.schemas(topic)] == [row["schema"] for row in versions]
+
+
+def _record(fields: str) -> str:
+    row = {"type": "record", "name": "Order", "fields": [{"name": name, "type": "string"} for name in fields]}
+    return json.dumps(row, separators=(",", ":"))
 
 
 async def test_a_cluster_that_is_only_allowed_serves_and_replicates_nothing(

@@ -63,8 +63,8 @@ def chosen_calls(examination: Examination, ids: Collection[str]) -> tuple[Remedy
 async def send_remedies(admins: Mapping[str, AdminClient], calls: Collection[RemedyCall]) -> tuple[SentCall, ...]:
     """Send calls one after the other, at most five in a second; what exists already counts as done.
 
-    A call that fails does not stop those that follow. A second call sends them again: each of them states a value, or
-    unloads a topic.
+    A call that fails does not stop those that follow, except to the same path: a schema that comes after one which was
+    refused is not registered. A second call sends them again: each of them states a value, or unloads a topic.
 
     :raises PreconditionFailed: a guard refuses a call, or it could lose something; nothing was sent.
     """
@@ -74,12 +74,20 @@ async def send_remedies(admins: Mapping[str, AdminClient], calls: Collection[Rem
             if risk.hazard.needs_permission:
                 raise PreconditionFailed(f"{remedy.text()}: {risk.reason}. Nothing was sent.", cluster=remedy.cluster)
     limiter = RateLimiter(CALLS_PER_SECOND)
-    sent = []
+    sent = list[SentCall]()
     for remedy in calls:
+        if before := next((row for row in sent if row.error and _follows(remedy, row.call)), None):
+            sent.append(SentCall(call=remedy, error=f"Not sent, since it comes after {before.call.text()[:80]}…"))
+            continue
         await limiter.acquire()
         log.info("%s", remedy.text())
         sent.append(await _send(admins, remedy))
     return tuple(sent)
+
+
+def _follows(remedy: RemedyCall, earlier: RemedyCall) -> bool:
+    one, other = remedy.call, earlier.call
+    return (remedy.cluster, one.method, one.path) == (earlier.cluster, other.method, other.path)
 
 
 async def _send(admins: Mapping[str, AdminClient], remedy: RemedyCall) -> SentCall:

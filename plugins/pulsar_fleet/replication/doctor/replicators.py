@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
@@ -113,22 +113,32 @@ class ReplicatorFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingSchema:
+    """A version of the source's schemas that the target does not have.
+
+    :param version: its number on the source.
+    :param body: of the call that registers it.
+    :param accepted: whether the target accepts it after the missing versions before it; None if that is unknown.
+    """
+
+    version: int
+    body: Mapping[str, object] = field(default_factory=dict)
+    accepted: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTopic:
     """The topic to which a replicator writes, read where the replicator does not work.
 
     :param exists: None if that is unknown.
     :param stored_bytes: its backlog in bytes, by which a backlog quota counts.
-    :param missing_schema: the newest schema version of the source that the target does not have, as a body of a call;
-        None if it has all of them, or if they were not read.
-    :param missing_version: the version of that schema on the source.
-    :param accepts_schema: whether the target says that it is compatible, by its strategy.
-    :param strategy: the strategy by which the target judged.
+    :param missing: the schema versions of the source that the target does not have, in their order; empty if it has
+        all of them, or if they were not read.
+    :param strategy: the strategy by which the target judged the first of them.
     """
 
     exists: bool | None = None
     terminated: bool = False
     stored_bytes: int | None = None
-    missing_schema: Mapping[str, object] | None = None
-    missing_version: int = 0
-    accepts_schema: bool | None = None
+    missing: tuple[MissingSchema, ...] = ()
     strategy: str = ""

@@ -34,7 +34,7 @@ from pulsar_fleet.replication.doctor.facts import (
 from pulsar_fleet.replication.doctor.link_states import forecast_seconds
 from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCall, Severity, State, placeholder
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
-from pulsar_fleet.replication.doctor.replicators import Reading, ReplicatorFacts, TargetTopic
+from pulsar_fleet.replication.doctor.replicators import MissingSchema, Reading, ReplicatorFacts, TargetTopic
 from pulsar_fleet.replication.doctor.request import Request
 from pulsar_fleet.replication.doctor.text import examination_text, headline
 from pulsar_fleet.report.replication.watch import examination_report
@@ -90,6 +90,14 @@ def fleet(*rows: ReplicatorFacts, **fields: Any) -> FleetFacts:
 
 def with_target(facts: FleetFacts, **fields: Any) -> FleetFacts:
     return replace(facts, targets={("green", TOPIC): TargetTopic(**{"exists": True, **fields})})
+
+
+def missing(*accepted: bool | None) -> tuple[MissingSchema, ...]:
+    """Versions from 1 on, each with whether the target accepts it."""
+    return tuple(
+        MissingSchema(version=number, body={"type": "AVRO", "schema": str(number)}, accepted=is_accepted)
+        for number, is_accepted in enumerate(accepted, 1)
+    )
 
 
 def on_green(facts: FleetFacts, **fields: Any) -> FleetFacts:
@@ -208,12 +216,10 @@ def test_a_cluster_that_should_only_receive_and_sends_is_named() -> None:
         (fleet(DISCONNECTED), "disconnected-unexplained"),
         (fleet(STALLED), "stalled-unexplained"),
         (fleet(replicator(first=None, last=None)), "missing-unexplained"),
-        (with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=False), "schema-incompatible"),
-        (with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True), "schema-blocked"),
+        (with_target(fleet(STALLED), missing=missing(False)), "schema-incompatible"),
+        (with_target(fleet(STALLED), missing=missing(True)), "schema-blocked"),
         (
-            with_target(
-                on_green(fleet(STALLED), allows_schema_update=False), missing_schema={"type": "A"}, accepts_schema=True
-            ),
+            with_target(on_green(fleet(STALLED), allows_schema_update=False), missing=missing(True)),
             "schema-update-refused",
         ),
         (
@@ -567,7 +573,7 @@ def test_a_newer_reading_keeps_where_addresses_of_other_peers_lead() -> None:
 def test_replicators_are_excepted_where_both_versions_know_of_it(
     source: str, target: str, excepts: bool, id_: str
 ) -> None:
-    facts = with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True)
+    facts = with_target(fleet(STALLED), missing=missing(True))
     facts = on_green(facts, allows_schema_update=False, excepts_replicators=excepts)
     clusters = {"blue": cluster("blue", version=source), "green": cluster("green", version=target)}
     assert ids(replace(facts, clusters=clusters)) == [id_]
@@ -594,6 +600,34 @@ def test_growing_partitions_is_printed_and_never_sent() -> None:
         Request(remedies=frozenset({"schema-block"}))
 
 
+def test_every_missing_schema_is_registered_in_the_order_of_the_source() -> None:
+    facts = on_green(with_target(fleet(STALLED), missing=missing(True, None)), allows_schema_update=False)
+    (diagnosis,) = diagnose(facts, Request()).faults
+    calls = [(remedy.call.path.rpartition("/")[2], remedy.call.body) for remedy in diagnosis.calls]
+    assert calls == [
+        ("schema", {"type": "AVRO", "schema": "1"}),
+        ("schema", {"type": "AVRO", "schema": "2"}),
+        ("unload", None),
+    ]
+    assert "lacks schema version 1, 2 of blue" in diagnosis.evidence
+
+
+@pytest.mark.parametrize(
+    ("accepted", "id_", "said"),
+    [
+        ((True, False), "schema-incompatible", "It does not accept version 2."),
+        ((True, True), "schema-blocked", "green would accept schema version 1, 2 now"),
+        ((True, None), "schema-blocked", "It is not known whether green would accept schema version 1, 2 now"),
+        ((None,), "schema-blocked", "It is not known whether green would accept schema version 1 now"),
+    ],
+)
+def test_a_schema_that_comes_later_is_judged_after_those_before_it(
+    accepted: tuple[bool | None, ...], id_: str, said: str
+) -> None:
+    (diagnosis,) = diagnose(with_target(fleet(STALLED), missing=missing(*accepted)), Request()).faults
+    assert (diagnosis.id, said in diagnosis.evidence) == (id_, True), diagnosis.evidence
+
+
 async def test_a_remedy_that_could_lose_something_is_refused_before_any_call() -> None:
     calls = [
         with_body("POST", f"/namespaces/{NAME.path}/replication", ["blue"]),
@@ -608,7 +642,7 @@ async def test_a_remedy_that_could_lose_something_is_refused_before_any_call() -
 def test_every_call_that_is_sent_by_the_tool_passes_the_guards() -> None:
     facts = [
         on_green(fleet(DISCONNECTED), clusters=("blue",)),
-        with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True),
+        with_target(fleet(STALLED), missing=missing(True)),
         fleet(replicator(first=None, last=None)),
         fleet(DISCONNECTED, clusters=NO_PEERS),
     ]
@@ -633,7 +667,7 @@ def test_changes_name_the_state_before_and_after() -> None:
 
 
 def test_an_examination_is_the_same_after_it_was_stored() -> None:
-    examination = diagnose(with_target(fleet(STALLED), missing_schema={"type": "A"}, accepts_schema=True), Request())
+    examination = diagnose(with_target(fleet(STALLED), missing=missing(True)), Request())
     assert Examination.from_json(examination.to_json()) == examination
     assert "schema-blocked" in examination_text(examination)
     assert "schema-blocked" in examination_report(examination).markdown()

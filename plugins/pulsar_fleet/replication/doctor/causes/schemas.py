@@ -16,30 +16,36 @@ _FIELD = "schemaCompatibilityStrategy"
 
 
 def find_schema_causes(pair: NamespacePair) -> Iterator[Explained]:
-    """The schema that a connected replicator cannot register, by topic."""
+    """The schemas that a connected replicator cannot register, by topic."""
     for topic, rows in pair.by_topic((State.STALLED,)).items():
         read = [(row, pair.target_topic(row.facts.topic)) for row in rows]
-        held = [(row, there) for row, there in read if there.missing_schema is not None]
+        held = [(row, there) for row, there in read if there.missing]
         if held:
             yield _refused(pair, topic, [row for row, _ in held], held[0][1])
 
 
 def _refused(pair: NamespacePair, topic: TopicName, rows: list[Assessed], there: TargetTopic) -> Explained:
     unload = [bare("PUT", f"/{row.facts.topic.path}/unload") for row in rows]
-    evidence = f"{pair.target} lacks schema version {there.missing_version} of {pair.source}; {lag_text(rows)}."
+    versions = f"schema version {', '.join(str(schema.version) for schema in there.missing)}"
+    evidence = f"{pair.target} lacks {versions} of {pair.source}; {lag_text(rows)}."
     assert pair.there is not None
-    if there.accepts_schema is False:
+    if refused := [schema.version for schema in there.missing if schema.accepted is False]:
         strategy = f"Strategy {there.strategy}. " if there.strategy else ""
+        if len(there.missing) > 1:
+            evidence = f"It does not accept version {refused[0]}. {evidence}"
         calls = _by_strategy(pair, topic, there.strategy, unload)
         return pair.diagnose(
             "schema-incompatible", strategy + evidence, explained=rows, resource=str(topic), calls=calls
         )
     if not _may_register(pair, pair.there):
-        add = with_body("POST", f"{topic.schema_path}/schema", dict(there.missing_schema or {}))
+        # A version that is registered after a later one may be refused for good.
+        add = [with_body("POST", f"{topic.schema_path}/schema", dict(schema.body)) for schema in there.missing]
         evidence = f"{pair.target} has isAllowAutoUpdateSchema=false. {evidence}"
-        calls = on(pair.target, add, *unload)
+        calls = on(pair.target, *add, *unload)
         return pair.diagnose("schema-update-refused", evidence, explained=rows, resource=str(topic), calls=calls)
-    evidence = f"{pair.target} would accept schema version {there.missing_version} now; {lag_text(rows)}."
+    sure = all(schema.accepted for schema in there.missing)
+    would = f"{pair.target} would accept" if sure else f"It is not known whether {pair.target} would accept"
+    evidence = f"{would} {versions} now; {lag_text(rows)}."
     return pair.diagnose(
         "schema-blocked", evidence, explained=rows, resource=str(topic), calls=on(pair.target, *unload)
     )

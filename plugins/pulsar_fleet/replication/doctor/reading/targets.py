@@ -11,12 +11,14 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.preflight.schema_probe import probe_schema
-from pulsar_fleet.preflight.schema_rules import same_schema
+from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema, same_schema
 from pulsar_fleet.replication.doctor.facts import Unread
 from pulsar_fleet.replication.doctor.reading.namespaces import list_persistent
-from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
+from pulsar_fleet.replication.doctor.replicators import MissingSchema, ReplicatorFacts, TargetTopic
 from pulsar_fleet.snapshot.model import SchemaState
 from pulsar_fleet.snapshot.resources import is_terminated, schema_state
+
+_JUDGED = {SchemaFit.COMPATIBLE: True, SchemaFit.INCOMPATIBLE: False}
 
 
 async def read_targets(
@@ -63,17 +65,27 @@ async def _backlog_bytes(target: AdminClient, topic: TopicName) -> int | None:
 
 async def _with_schemas(source: AdminClient, target: AdminClient, topic: TopicName, there: TargetTopic) -> TargetTopic:
     ours, theirs = await asyncio.gather(_schemas(source, topic.parent), _schemas(target, topic.parent))
-    missing = [schema for schema in ours if not any(same_schema(schema, version) for version in theirs)]
-    if not missing:
-        return there
-    newest = missing[-1]
-    body: JsonObject = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
-    there = replace(there, missing_schema=body, missing_version=newest.version)
+    known, missing, strategy = list(theirs), list[MissingSchema](), ""
+    for schema in ours:
+        if any(same_schema(schema, version) for version in known):
+            continue
+        if missing:
+            # A broker compares a schema with those that it has, and not with the ones that come before this one.
+            accepted = _JUDGED.get(check_schema(strategy, schema, known))
+        else:
+            accepted, strategy = await _ask(target, schema)
+        body: JsonObject = {"type": schema.type, "schema": schema.schema, "properties": dict(schema.properties)}
+        missing.append(MissingSchema(version=schema.version, body=body, accepted=accepted))
+        known.append(schema)
+    return replace(there, missing=tuple(missing), strategy=strategy)
+
+
+async def _ask(target: AdminClient, schema: SchemaState) -> tuple[bool | None, str]:
     try:
-        answer = await probe_schema(target, newest)
+        answer = await probe_schema(target, schema)
     except FleetError:
-        return there
-    return replace(there, accepts_schema=answer.compatible, strategy=answer.strategy)
+        return None, ""
+    return answer.compatible, answer.strategy
 
 
 async def _schemas(admin: AdminClient, topic: TopicName) -> list[SchemaState]:
