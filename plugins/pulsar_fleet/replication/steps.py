@@ -36,7 +36,7 @@ from pulsar_fleet.replication.setup.departure import (
 )
 from pulsar_fleet.replication.setup.desired import selected
 from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused
-from pulsar_fleet.replication.setup.links import ConfirmedLinks, LinkState, confirm_links, copy_history, partitions_of
+from pulsar_fleet.replication.setup.links import ConfirmedLinks, StartedLink, confirm_links, copy_history, partitions_of
 from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan, changed_lists
 from pulsar_fleet.replication.setup.stages import plan_replication
 from pulsar_fleet.replication.stored_plan import read_findings, read_plan, store_plan
@@ -298,7 +298,7 @@ async def _replicated_partitions(
 
 async def _confirm(
     admin: AdminClient, own: str, stored: ReplicationPlan, seconds: float, progress: Progress | None
-) -> Sequence[LinkState]:
+) -> Sequence[StartedLink]:
     targets = [link.target for link in stored.topology.links() if link.source == own]
     partitions = await _replicated_partitions(admin, own, stored, stored.namespaces)
     return await confirm_links(admin, own, targets, partitions, seconds=seconds, progress=progress)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.cluster.statistics.system_cursors import is_replicator, is_system_cursor, replicator_cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.positions import Ledgers
@@ -64,3 +65,13 @@ def test_onboarding_cut_over_and_verification_take_the_same_subscriptions() -> N
     assert copied == compared == set(stats.subscriptions) == set(APPLICATIONS)
     connected = {(client.subscription, client.name) for client in stats.clients}
     assert connected == {("", "pulsar.replay"), *((name, "a") for name in APPLICATIONS)}
+
+
+@pytest.mark.parametrize(
+    ("mark_delete", "consumed", "confirmed"),
+    [(9, 9, 5), (4, 4, 0), (9, 0, 1)],
+    ids=["consumed", "nothing", "opened again in between"],
+)
+def test_what_a_cursor_confirmed_between_two_readings(mark_delete: int, consumed: int, confirmed: int) -> None:
+    earlier = Cursor(mark_delete=Position(1, 4), consumed=4)
+    assert Cursor(mark_delete=Position(1, mark_delete), consumed=consumed).confirmed_since(earlier) == confirmed

@@ -26,6 +26,13 @@ class Cursor:
     consumed: int = field(default=0, compare=False)
     replicated: bool = False
 
+    def confirmed_since(self, earlier: Cursor) -> int:
+        """Entries that were consumed since an earlier reading; at least 1 if the mark-delete position moved.
+
+        A cursor that was opened again in between counts from 0.
+        """
+        return max(self.consumed - earlier.consumed, int(self.mark_delete != earlier.mark_delete))
+
 
 def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
     """Name → cursor in an `internalStats` answer of a plain topic or partition, with system cursors."""

@@ -85,9 +85,7 @@ class ReplicatorFacts:
         before, now = self.cursors[0], self.cursors[-1]
         if before is None or now is None:
             return 0
-        confirmed = now.consumed - before.consumed
-        # A cursor that was opened again in between counts from 0.
-        return max(confirmed, int(now.mark_delete != before.mark_delete))
+        return now.confirmed_since(before)
 
     @property
     def per_second(self) -> float:

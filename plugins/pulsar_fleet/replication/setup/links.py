@@ -11,9 +11,8 @@ from datetime import datetime
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import required_internal_stats, stats_of
@@ -25,7 +24,7 @@ _POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkState(Document):
+class StartedLink(Document):
     """The replication of one topic or partition in one direction.
 
     :param backlog: entries that are not sent yet.
@@ -66,7 +65,7 @@ class ConfirmedLinks(Document):
     """
 
     links: int
-    broken: tuple[LinkState, ...]
+    broken: tuple[StartedLink, ...]
     calls: int
     seconds: float
 
@@ -111,15 +110,15 @@ async def confirm_links(
     *,
     seconds: float,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[LinkState, ...]:
+) -> tuple[StartedLink, ...]:
     """The state of every link of one cluster, when all work or when the time is over. It loads the topics.
 
     Statistics say `connected` of a replicator that an incompatible schema stops, so what it sends is read too.
     Calls for each round: one for each topic, one more where something is unsent.
     """
     end = time.monotonic() + seconds
-    states: dict[tuple[Link, TopicName], LinkState] = {}
-    first: dict[tuple[Link, TopicName], int] = {}
+    states: dict[tuple[Link, TopicName], StartedLink] = {}
+    first: dict[tuple[Link, TopicName], Cursor] = {}
     waiting = list(partitions)
     while True:
         states |= await _read(admin, own, targets, waiting, first)
@@ -136,8 +135,8 @@ async def _read(
     own: str,
     targets: Sequence[str],
     partitions: Sequence[TopicName],
-    first: dict[tuple[Link, TopicName], int],
-) -> dict[tuple[Link, TopicName], LinkState]:
+    first: dict[tuple[Link, TopicName], Cursor],
+) -> dict[tuple[Link, TopicName], StartedLink]:
     answers = await stats_of(admin, partitions, precise=False)
     behind = [
         topic
@@ -150,23 +149,18 @@ async def _read(
         for target in targets:
             link = Link(own, target)
             if isinstance(stats, FleetError):
-                states[link, topic] = LinkState(
+                states[link, topic] = StartedLink(
                     link=link, topic=str(topic), connected=False, backlog=0, sends=False, problem=str(stats)
                 )
                 continue
             backlog = stats.replication_backlog.get(target, 0)
-            sent = _sent(internal[topic], target) if backlog else 0
-            since = first.setdefault((link, topic), sent) if backlog else sent
-            states[link, topic] = LinkState(
+            now = cursors_in_stats(internal[topic]).get(replicator_cursor(target)) if backlog else None
+            before = first.setdefault((link, topic), now) if now else None
+            states[link, topic] = StartedLink(
                 link=link,
                 topic=str(topic),
                 connected=bool(stats.replication_connected.get(target)),
                 backlog=backlog,
-                sends=not backlog or sent > since,
+                sends=not backlog or bool(now and before and now.confirmed_since(before)),
             )
     return states
-
-
-def _sent(internal_stats: JsonObject, target: str) -> int:
-    cursor = cursors_in_stats(internal_stats).get(replicator_cursor(target))
-    return cursor.consumed if cursor else 0
