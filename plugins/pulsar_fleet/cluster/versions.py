@@ -237,6 +237,15 @@ WAITS_FOR_TOPIC_POLICIES = Fact(
     source="apache/pulsar#26513",
     word=Word.UPSTREAM,
 )
+CREATES_TOPICS_ON_TARGETS = Fact(
+    id="creates-topics-on-targets",
+    says="A replicator creates the topic that its target lacks, with its partitions, also where creation is off there.",
+    before="A replicator creates no topic: automatic creation of the target does, which makes partitions without their "
+    "partitioned topic (3.0.7, 4.0.7), or none (4.2.4).",
+    since=("4.2.0",),
+    source="apache/pulsar#24652; 3.0.7, 4.0.7 and 4.2.4",
+    word=Word.MEASURED,
+)
 KEEPS_REPLICATED_TOPICS = Fact(
     id="keeps-replicated-topics",
     says="An inactive topic that still replicates is not deleted.",
@@ -283,6 +292,7 @@ FACTS: tuple[Fact, ...] = (
     UNTHROTTLES_AT_ONCE,
     REDIRECTS_WITHOUT_WAITING,
     STORES_TOPIC_POLICIES_AS_METADATA,
+    CREATES_TOPICS_ON_TARGETS,
     KEEPS_REPLICATED_TOPICS,
     COMPLETES_PUBLISHES,
     ENDS_AT_THE_TERMINATION,

@@ -1,4 +1,7 @@
-"""The doctor on real clusters whose brokers do not reach each other: addresses, TLS, credentials, an outage."""
+"""The doctor on real clusters whose brokers do not reach each other: addresses, TLS, credentials, an outage.
+
+Also clusters whose versions differ in what their replicators create.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from pulsar_fleet.replication.doctor.model import Examination, Severity
 from pulsar_sandbox import Sandbox
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+OLD = {"older": "4.0.7", "oldest": "3.0.7"}
 NOWHERE = {"serviceUrl": "http://127.0.0.1:9", "brokerServiceUrl": "pulsar://127.0.0.1:9"}
 PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 Json = dict[str, Any]
@@ -182,3 +186,48 @@ async def test_a_cluster_that_is_down_also_blocks_replicated_subscriptions(world
     assert not (await world.examine("outage")).has_fault
     counts = [await arrived(world.admins[name].connection, topic) for name in ("south", "west")]
     assert counts == [10, 10]
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
+    """The newest one creates topics on targets; the others do not."""
+    folder = tmp_path_factory.mktemp("versions")
+    with start_clusters(folder, clusters=("newest", "older", "oldest"), version=OLD) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "creation", "partitions", "id_"),
+    [
+        ("newest", "oldest", False, 0, ""),
+        ("newest", "oldest", False, 2, ""),
+        ("older", "newest", False, 0, "topic-missing"),
+        ("oldest", "newest", False, 2, "topic-missing"),
+        ("older", "newest", True, 2, "topic-missing"),
+        ("oldest", "newest", True, 0, ""),
+        ("older", "oldest", False, 2, "topic-missing"),
+        ("older", "oldest", True, 2, "partitions-without-topic"),
+        ("oldest", "older", True, 2, "partitions-without-topic"),
+    ],
+)
+async def test_what_replicators_of_old_brokers_do_not_create_is_named(
+    versions: Sandbox, source: str, target: str, creation: bool, partitions: int, id_: str
+) -> None:
+    async with world_of([connection(versions[name]) for name in (source, target)]) as world:
+        await know_all(world)
+        name = await world.make("created", source, target)
+        topic = topic_of(name)
+        if not creation:
+            off = {"allowAutoTopicCreation": False}
+            await world.admins[target].post(f"/namespaces/{name.path}/autoTopicCreation", off)
+        await world.create(topic, source, partitions=partitions)
+        await world.replicate(name, source, target, on=[source])
+        await world.send(source, topic)
+        settings: Json = {"receive_only": frozenset({target}), "connect_seconds": 60.0}
+        before = await world.examine("created", **settings)
+        assert faults(before) == ({id_} if id_ else set()), before.diagnoses
+        if id_ == "topic-missing":
+            await world.send_calls(before.faults[0].calls)
+            for unit in topic.partitions(partitions):
+                await world.linked(unit, source, target)
+            assert not faults(await world.examine("created", **settings))

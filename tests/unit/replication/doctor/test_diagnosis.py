@@ -45,6 +45,7 @@ BOTH = ("blue", "green")
 
 
 def cluster(name: str, **fields: Any) -> ClusterFacts:
+    fields = {"version": "4.2.4", **fields}
     peers = {peer: PeerData(name=peer) for peer in BOTH}
     data = {"serviceUrl": f"http://{name}:8080", "brokerServiceUrl": f"pulsar://{name}:6650"}
     return ClusterFacts(name=name, connection=name, **{"configuration": {}, "peers": peers, "data": data, **fields})
@@ -577,6 +578,46 @@ def test_replicators_are_excepted_where_both_versions_know_of_it(
     facts = on_green(facts, allows_schema_update=False, excepts_replicators=excepts)
     clusters = {"blue": cluster("blue", version=source), "green": cluster("green", version=target)}
     assert ids(replace(facts, clusters=clusters)) == [id_]
+
+
+ABSENT = {("green", TOPIC): TargetTopic(exists=False)}
+OFF = {"createTopicToRemoteClusterForReplication": "false"}
+
+
+@pytest.mark.parametrize(
+    ("version", "configuration", "said"),
+    [
+        ("3.0.7", {}, "brokers of blue run 3.0.7, whose replicators create no topic"),
+        ("4.0.7", {}, "brokers of blue run 4.0.7, whose replicators create no topic"),
+        ("", {}, "run a version that is not known, whose replicators create no topic"),
+        ("4.2.4", OFF, "brokers of blue have createTopicToRemoteClusterForReplication=false"),
+        ("4.2.4", None, "it is not known whether brokers of blue create it"),
+    ],
+)
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_a_topic_that_no_replicator_creates_is_missing(
+    version: str, configuration: dict[str, str] | None, said: str, partitions: int
+) -> None:
+    facts = on_green(fleet(DISCONNECTED, targets=ABSENT), topics={})
+    ours = namespace("blue", topics={TOPIC: partitions})
+    facts = replace(
+        facts,
+        clusters={**facts.clusters, "blue": cluster("blue", version=version, configuration=configuration)},
+        namespaces={**facts.namespaces, ("blue", NAME): ours},
+    )
+    (diagnosis,) = diagnose(facts, Request()).faults
+    assert (diagnosis.id, said in diagnosis.evidence) == ("topic-missing", True), diagnosis.evidence
+    assert [call.call.path.endswith("/partitions") for call in diagnosis.calls] == [bool(partitions)]
+
+
+def test_partitions_without_their_topic_are_a_fault_although_they_replicate() -> None:
+    """Automatic creation of 3.0.7 and 4.0.7 makes them."""
+    facts = on_green(fleet(), topics={TOPIC.partition(0): 0, TOPIC.partition(1): 0})
+    facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", topics={TOPIC: 2})})
+    (diagnosis,) = diagnose(facts, Request()).faults
+    assert (diagnosis.id, diagnosis.resource, diagnosis.calls) == ("partitions-without-topic", str(TOPIC), ())
+    whole = on_green(facts, topics={TOPIC: 2})
+    assert ids(whole) == []
 
 
 @pytest.mark.parametrize("override", [{"allowAutoTopicCreation": False}, {}])

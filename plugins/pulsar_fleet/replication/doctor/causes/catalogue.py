@@ -144,6 +144,19 @@ _CAUSES = (
         mutual=True,
     ),
     Cause(
+        "partitions-without-topic",
+        FAULT,
+        "The target has partitions of the topic, and not the partitioned topic.",
+        "Messages arrive in the partitions, and applications on {target} that use the topic read none of them: the "
+        "first one creates a topic without partitions (observed, 3.0.7 and 4.0.7).",
+        "let no application of {target} use the topic: no call adds it while its partitions exist (observed). Give it "
+        "a list of its own cluster alone on {source}, and on {target} if that replicates back (POST …/replication of "
+        "the topic). If no application of {target} needs the copies, delete the partitions there (DELETE), which is "
+        "refused while a client is connected, and create the topic with as many partitions (PUT …/partitions). Then "
+        "replicate this topic with its history (replicate_namespaces with 'topics'), which sends what {source} still "
+        "stores.",
+    ),
+    Cause(
         POLICY_TOPIC,
         WARNING,
         "The topic in which brokers keep the policies of topics, __change_events, has partitions on one cluster only.",

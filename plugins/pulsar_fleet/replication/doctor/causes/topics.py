@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.names import POLICY_EVENTS, TopicName
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.versions import CREATES_TOPICS_ON_TARGETS
 from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, lag_text, on
+from pulsar_fleet.replication.doctor.facts import ClusterFacts
 from pulsar_fleet.replication.doctor.model import POLICY_TOPIC, State
 
+_SETTING = "createTopicToRemoteClusterForReplication"
 _UNLINKED = (State.DISCONNECTED, State.MISSING, State.STALLED, State.UNKNOWN)
 
 
@@ -17,6 +20,7 @@ def find_topic_causes(pair: NamespacePair) -> Iterator[Explained]:
     """Partition counts that differ, in any case; absence and termination where a replicator does not work."""
     failing = pair.by_topic(_UNLINKED)
     yield from _partitions(pair, failing)
+    yield from _without_topic(pair)
     counts = (pair.there.topics if pair.there else None) or {}
     ours = pair.here.topics or {}
     for topic, rows in failing.items():
@@ -49,22 +53,43 @@ def _partitions(pair: NamespacePair, failing: dict[TopicName, list[Assessed]]) -
 
 
 def _absent(pair: NamespacePair, topic: TopicName, rows: list[Assessed]) -> Iterator[Explained]:
-    source = pair.clusters.source
-    if source.setting("createTopicToRemoteClusterForReplication") != "false" and source.configuration is not None:
-        # The replicator creates the topic itself, also where automatic creation is off (observed, 4.2.4).
+    reason = _why_not_created(pair.clusters.source)
+    if not reason:
         return
     count = (pair.here.topics or {}).get(topic, 0)
     if count:
         call = with_body("PUT", f"/{topic.path}/partitions", count, createLocalTopicOnly="true")
     else:
         call = bare("PUT", f"/{topic.path}")
-    evidence = (
-        f"{pair.target} does not have it, and brokers of {pair.source} have "
-        "createTopicToRemoteClusterForReplication=false; " + lag_text(rows) + "."
-    )
+    evidence = f"{pair.target} does not have it, and {reason}; {lag_text(rows)}."
     # The target creates `__change_events` when it loads the first topic of the namespace.
     calls = () if topic.is_system else on(pair.target, call)
     yield pair.diagnose("topic-missing", evidence, explained=rows, resource=str(topic), calls=calls)
+
+
+def _why_not_created(source: ClusterFacts) -> str:
+    """Why replicators of the source create no topic on the target; empty if they do."""
+    if not CREATES_TOPICS_ON_TARGETS.holds(source.version):
+        runs = f"brokers of {source.name} run {source.version or 'a version that is not known'}"
+        return f"{runs}, whose replicators create no topic"
+    if source.configuration is None:
+        return f"it is not known whether brokers of {source.name} create it: their settings could not be read"
+    if source.setting(_SETTING) == "false":
+        return f"brokers of {source.name} have {_SETTING}=false"
+    return ""
+
+
+def _without_topic(pair: NamespacePair) -> Iterator[Explained]:
+    """Partitions that automatic creation made for replicators, without their partitioned topic."""
+    theirs = (pair.there.topics if pair.there else None) or {}
+    for topic, count in sorted((pair.here.topics or {}).items()):
+        stray = [partition for partition in topic.partitions(count) if partition in theirs] if count else []
+        if stray and topic not in theirs and pair.target in pair.here.targets_of(topic):
+            evidence = (
+                f"{pair.source} has {_count(count)}; {pair.target} has {listed([row.local for row in stray])}, and no "
+                f"topic {topic.local}."
+            )
+            yield pair.diagnose("partitions-without-topic", evidence, resource=str(topic))
 
 
 def _differ(ours: int | None, theirs: int | None) -> bool:
