@@ -610,7 +610,7 @@ def test_a_topic_that_no_replicator_creates_is_missing(
     assert [call.call.path.endswith("/partitions") for call in diagnosis.calls] == [bool(partitions)]
 
 
-def test_partitions_without_their_topic_are_a_fault_although_they_replicate() -> None:
+def test_partitions_without_their_topic_are_a_fault_although_linked() -> None:
     """Automatic creation of 3.0.7 and 4.0.7 makes them."""
     facts = on_green(fleet(), topics={TOPIC.partition(0): 0, TOPIC.partition(1): 0})
     facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", topics={TOPIC: 2})})
