@@ -42,6 +42,7 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_schemas(
     assert await properties(on_green, topic) == {"owner": "sales", "tier": "1"}
     assert await schemas(on_green, topic) == await schemas(on_blue, topic) != []
     assert (await keeper.find()).drifting == 0
+    await keeper.cycle_until_older(on_green, topic)
     await on_green.post(f"/{topic.path}/partitions", 5)
     await on_green.put(f"/{topic.path}/properties", {"owner": "billing"})
     await on_green.delete(f"/{topic.path}/properties", key="tier")
