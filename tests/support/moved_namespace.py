@@ -27,6 +27,7 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class MovedNamespace:
         await steps.recheck_gates(self.sides, self.run, moves, expected=expected or Expectations())
         await steps.freeze_blue(self.sides, self.run, moves)
         await steps.start_replication(self.sides, self.run, moves)
-        await steps.wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=log.info)
+        await wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=log.info)
         await steps.verify_copy(self.sides, self.run, moves)
         return moves
 

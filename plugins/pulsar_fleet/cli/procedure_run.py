@@ -23,6 +23,7 @@ from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Procedure
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.waves.steps import find_moves
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 Result = TypeVar("Result")
 
@@ -146,7 +147,7 @@ class ProcedureRun(ABC):
         self.step(
             "start_replication", replicating, lambda count: f"{count} of {counted(len(starting.moves), 'namespace')}"
         )
-        waiting = steps.wait_replicated(
+        waiting = wait_replicated(
             self._sides,
             self.records,
             starting,

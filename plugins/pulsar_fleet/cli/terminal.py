@@ -20,6 +20,7 @@ from rich.text import Text
 
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.polling import ShownLines
 from pulsar_fleet.report.progress import progress_lines
 
 _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", "  -": "red", "  ~": "cyan"}
@@ -98,19 +99,18 @@ class Terminal:
     def status(self, message: str) -> Iterator[Callable[[str], None]]:
         """Show that the command is working: a spinner, or one line without a terminal.
 
-        It yields a callback that shows how far the work is; without a terminal at most one line in 30 s.
+        It yields a callback that shows how far the work is: on the spinner's one line, which is cut at the width of the
+        screen; without a terminal at most one line in 30 s, and the same again after ten minutes.
         """
         if self._notes.is_terminal:
             with self._notes.status(message) as spinner:
-                yield lambda line: spinner.update(Text(f"{message}: {line}"))
+                yield lambda line: spinner.update(Text(f"{message}: {line}", no_wrap=True, overflow="ellipsis"))
             return
         self.note(message)
-        noted = time.monotonic()
+        began, shown = time.monotonic(), ShownLines(_NOTE_SECONDS)
 
         def note(line: str) -> None:
-            nonlocal noted
-            if time.monotonic() - noted >= _NOTE_SECONDS:
-                noted = time.monotonic()
+            if time.monotonic() - began >= _NOTE_SECONDS and shown.is_due(line):
                 self.note(f"{message}: {line}")
 
         yield note

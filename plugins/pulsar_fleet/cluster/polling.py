@@ -12,6 +12,28 @@ from pulsar_fleet.cluster.text import duration
 POLL_SECONDS = 5.0
 """The time between two polls, and the shortest: Airflow can mark a task that resumes sooner as failed."""
 
+REPEAT_SECONDS = 600.0
+"""A line of a wait that does not change is shown again so long after it was shown."""
+
+
+class ShownLines:
+    """Which lines of a wait a person or a log sees: each that has changed, and one that stays every ten minutes.
+
+    :param seconds: between two lines, also if they differ.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._line, self._shown = "", -REPEAT_SECONDS
+
+    def is_due(self, line: str) -> bool:
+        """Whether to show it now; then it counts as shown."""
+        now = time.monotonic()
+        due = now - self._shown >= (REPEAT_SECONDS if line == self._line else self._seconds)
+        if due:
+            self._line, self._shown = line, now
+        return due
+
 
 async def wait_until(
     poll: Callable[[], Awaitable[tuple[bool, str]]],

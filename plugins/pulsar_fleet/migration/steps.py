@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.polling import wait_until
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
@@ -57,7 +56,6 @@ __all__ = [
     "verify_copy",
     "verify_messages",
     "verify_subscriptions",
-    "wait_replicated",
 ]
 
 log = logging.getLogger(__name__)
@@ -146,23 +144,6 @@ async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bo
     unread = ordered[len(ordered) - progress.unread_partitions :]
     entries = progress.lag.entries + sum(unsent.get(topic, 0) for topic in unread)
     return progress.is_near, f"{counted(entries, 'entry')} still to replicate{progress.text()}"
-
-
-async def wait_replicated(
-    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
-) -> str:
-    """Wait until replication is near its end; for callers without a scheduler. Returns the last line of progress.
-
-    :param progress: receives a line after each poll.
-    :raises PreconditionFailed: it is not near after `seconds`; the message says what is missing.
-    """
-    return await wait_until(
-        lambda: replication_progress(sides, run, moves),
-        seconds=seconds,
-        poll_seconds=poll_seconds,
-        progress=progress,
-        missed="the namespaces are not replicated",
-    )
 
 
 async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:

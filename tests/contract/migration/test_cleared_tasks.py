@@ -23,6 +23,7 @@ from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Failback, Migration
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox.workload.live import NumberedMessage
 
 pytestmark = pytest.mark.cluster
@@ -64,7 +65,7 @@ async def copy(migration: Migration | Failback, moves: Moves) -> OriginalSetting
     original = find_original_settings(run)
     assert original is not None
     await steps.start_replication(sides, run, moves)
-    await steps.wait_replicated(sides, run, moves, seconds=60, poll_seconds=1, progress=print)
+    await wait_replicated(sides, run, moves, seconds=60, poll_seconds=1, progress=print)
     await steps.verify_copy(sides, run, moves)
     return original
 

@@ -1,4 +1,4 @@
-"""Replication to a cluster ends on real brokers, also where its replicator is only just being started."""
+"""Replication on real brokers that ends, also where it is only just being started, or that stands still."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import asyncio
 import pytest
 from tests.contract.migration.test_gate_remedies import west_of, without
 from tests.contract.migration.test_remedies import Fleet, fleet
+from tests.support.moved_namespace import MovedNamespace
 from tests.support.replication import know_each_other, wait_linked
 
 from pulsar_fleet.airflow import conditions
 from pulsar_fleet.airflow.conditions import ReplicationCondition
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.cluster_lists import begin_replication, end_replication
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 __all__ = ["fleet"]
 
@@ -79,3 +84,17 @@ async def test_a_topic_that_lists_the_cluster_itself_keeps_its_replicator(fleet:
     async with asyncio.timeout(20):
         while await _linked(fleet, topic):
             await asyncio.sleep(0.2)
+
+
+@pytest.mark.cluster
+async def test_a_copy_that_stands_still_says_why(moved: MovedNamespace) -> None:
+    await moved.publish("live", 5)
+    reference, _ = await steps.check_gates(moved.sides, moved.run, [moved.namespace], Strategy.REPLICATE)
+    moves = Moves.from_json(moved.run.artefacts.read_json(reference))
+    await steps.prepare_green(moved.sides, moved.run, moves)
+    await moved.green.post(f"/{moved.topic('live').path}/terminate")
+    await steps.freeze_blue(moved.sides, moved.run, moves)
+    await steps.start_replication(moved.sides, moved.run, moves)
+    named = rf"6 entries still to replicate; .*; it stands still: topic-terminated, {moved.topic('live')}: .* Do: "
+    with pytest.raises(PreconditionFailed, match=named):
+        await wait_replicated(moved.sides, moved.run, moves, seconds=6, poll_seconds=0.5, progress=str)

@@ -32,6 +32,7 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import Waiver
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox import Sandbox
 
 INBOUND = "replicates-into-blue"
@@ -135,7 +136,7 @@ class World:
         await steps.recheck_gates(self.sides, self.run, moves, expected=Expectations(), waivers=[WAIVER])
         await steps.freeze_blue(self.sides, self.run, moves)
         await steps.start_replication(self.sides, self.run, moves)
-        await steps.wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=str)
+        await wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=str)
         await steps.verify_copy(self.sides, self.run, moves)
 
     async def move(self, moves: Moves) -> None:

@@ -32,6 +32,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.proof.reader import ProofReader
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import REQUEST
 
@@ -115,7 +116,7 @@ async def _copy(sides: Sides, folder: Path, lost: bool) -> Copied:
 
 
 async def _replicated(sides: Sides, run: Run, moves: Moves) -> None:
-    await steps.wait_replicated(sides, run, moves, seconds=60, poll_seconds=0.5, progress=str)
+    await wait_replicated(sides, run, moves, seconds=60, poll_seconds=0.5, progress=str)
 
 
 def publish(connection: ClusterConnection, topics: list[TopicName], count: int) -> None:

@@ -22,6 +22,7 @@ from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.repoint.steps import wait_repointed
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 pytestmark = pytest.mark.cluster
 
@@ -56,7 +57,7 @@ async def test_a_namespace_with_non_persistent_topics_moves(
     await steps.prepare_green(sides, run, moves)
     await steps.freeze_blue(sides, run, moves)
     await steps.start_replication(sides, run, moves)
-    await steps.wait_replicated(sides, run, moves, seconds=30, poll_seconds=0.5, progress=str)
+    await wait_replicated(sides, run, moves, seconds=30, poll_seconds=0.5, progress=str)
     await steps.verify_copy(sides, run, moves)
     if not strategy.redirects:
         reading.close()

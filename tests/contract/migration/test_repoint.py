@@ -38,6 +38,7 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.repoint.steps import repoint_progress
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.report.migration import store_migration_report
 
 pytestmark = pytest.mark.cluster
@@ -94,9 +95,7 @@ class Estate:
         await steps.recheck_gates(self.sides, self.run, self.moves, expected=expected)
         await steps.freeze_blue(self.sides, self.run, self.moves)
         await steps.start_replication(self.sides, self.run, self.moves)
-        await steps.wait_replicated(
-            self.sides, self.run, self.moves, seconds=60, poll_seconds=POLL_SECONDS, progress=str
-        )
+        await wait_replicated(self.sides, self.run, self.moves, seconds=60, poll_seconds=POLL_SECONDS, progress=str)
         await steps.verify_copy(self.sides, self.run, self.moves)
 
     async def poll(self) -> tuple[bool, str]:

@@ -21,6 +21,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox.workload.live import NumberedMessage
 
 pytestmark = pytest.mark.cluster
@@ -47,7 +48,7 @@ class Moving:
         await steps.recheck_gates(sides, run, moves, expected=Expectations())
         await steps.freeze_blue(sides, run, moves)
         await steps.start_replication(sides, run, moves)
-        await steps.wait_replicated(sides, run, moves, seconds=60, poll_seconds=0.5, progress=str)
+        await wait_replicated(sides, run, moves, seconds=60, poll_seconds=0.5, progress=str)
         assert await steps.verify_copy(sides, run, moves) == {"messages": STORED}
         return moves
 

@@ -37,6 +37,7 @@ from pulsar_fleet.migration.prepare.dead_runs import find_overrides
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.scope import resolve
+from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.report.migration import store_migration_report
 from pulsar_sandbox import Sandbox
 
@@ -99,7 +100,7 @@ class Estate:
         await steps.recheck_gates(self.sides, self.run, self.moves, expected=_EXPECTED)
         await steps.freeze_blue(self.sides, self.run, self.moves)
         await steps.start_replication(self.sides, self.run, self.moves)
-        await steps.wait_replicated(self.sides, self.run, self.moves, seconds=60, poll_seconds=0.5, progress=str)
+        await wait_replicated(self.sides, self.run, self.moves, seconds=60, poll_seconds=0.5, progress=str)
         await steps.verify_copy(self.sides, self.run, self.moves)
 
     async def cut_over(self) -> dict[str, CutOverResult]:

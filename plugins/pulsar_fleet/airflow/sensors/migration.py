@@ -12,7 +12,7 @@ from airflow.sdk import Context
 from pulsar_fleet.airflow.conf import moves_of, procedure_of
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
-from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
+from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status, milestone_progress
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
@@ -21,6 +21,7 @@ from pulsar_fleet.cluster.text import duration
 
 if TYPE_CHECKING:
     from pulsar_fleet.migration.waves.change_windows import Permission
+    from pulsar_fleet.procedures.copy_wait import CopyWait
 
 _LONGEST_CHECK_SECONDS = 300
 
@@ -61,6 +62,7 @@ class MigrationSensor(WaitingSensor):
         self.green = green
         self.moves = moves
         self.timeout_minutes = timeout_minutes
+        self._copy: CopyWait | None = None
 
     def execute(self, context: Context) -> Any:
         """Wait here; or poll once, and defer to the trigger until the milestone is reached."""
@@ -88,10 +90,13 @@ class MigrationSensor(WaitingSensor):
         """Poll once, and remediate what may be remediated without an operator."""
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.migration.clusters import Sides
+        from pulsar_fleet.procedures.copy_wait import CopyWait
 
-        sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
+        if self._copy is None:
+            sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
+            self._copy = CopyWait(sides, current_run(context), moves_of(self.moves))
         try:
-            return asyncio.run(monitor(self.milestone, sides, current_run(context), moves_of(self.moves)))
+            return asyncio.run(monitor(self.milestone, self._copy))
         except Unavailable as error:
             # A broker may restart: keep polling until the timeout.
             return False, str(error)
@@ -167,14 +172,11 @@ class ChangeWindowSensor(WaitingSensor):
         return calendar.permission(datetime.now(UTC), "This wave")
 
 
-async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
+async def monitor(milestone: Milestone, copy: CopyWait) -> tuple[bool, str]:
     """Poll once and remediate; returns whether the milestone is reached, and a line of progress."""
     from pulsar_fleet.migration.drain import steps as drain_steps
-    from pulsar_fleet.migration.repoint.steps import repoint_progress
-    from pulsar_fleet.migration.steps import replication_progress
 
     if milestone is not Milestone.DRAINED:
-        progress = replication_progress if milestone is Milestone.REPLICATED else repoint_progress
-        return await progress(sides, run, moves)
-    status = await drain_steps.monitor_drain(sides, run, moves)
+        return await milestone_progress(milestone, copy)
+    status = await drain_steps.monitor_drain(copy.sides, copy.run, copy.moves)
     return status.is_done, status.line()

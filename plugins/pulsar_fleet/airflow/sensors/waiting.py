@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSki
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
-from pulsar_fleet.cluster.polling import POLL_SECONDS
+from pulsar_fleet.cluster.polling import POLL_SECONDS, ShownLines
 from pulsar_fleet.cluster.text import duration
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class WaitingSensor(BaseSensorOperator):
                 f"poke_interval is {self.poke_interval} seconds; set it to {POLL_SECONDS:.0f} or more."
             )
         self.deferrable = deferrable
-        self._figures = ""
+        self._figures, self._shown = "", ShownLines()
 
     @abstractmethod
     def read(self, context: Context) -> tuple[bool, str]:
@@ -62,7 +62,8 @@ class WaitingSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Read once; the value is the line with the figures."""
         done, self._figures = self.read(context)
-        self.log.info("%s", self._figures)
+        if self._shown.is_due(self._figures):
+            self.log.info("%s", self._figures)
         return PokeReturnValue(done, xcom_value=self._figures)
 
     def execute(self, context: Context) -> Any:

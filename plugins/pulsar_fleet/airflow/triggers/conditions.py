@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from pulsar_fleet.airflow.conditions import condition_of
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
+from pulsar_fleet.cluster.polling import ShownLines
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class ConditionTrigger(BaseTrigger):
             yield TriggerEvent({"error": str(error)})
 
     async def _wait(self) -> tuple[bool, str]:
-        condition, logged, text = condition_of(self.condition, self.settings), 0.0, "not read yet"
+        condition, shown, text = condition_of(self.condition, self.settings), ShownLines(LOG_SECONDS), "not read yet"
         while self.end is None or time.time() < self.end:
             await asyncio.sleep(self.poll_seconds)
             try:
@@ -78,7 +79,6 @@ class ConditionTrigger(BaseTrigger):
                 done, text = False, str(error)
             if done:
                 return True, text
-            if time.monotonic() - logged >= LOG_SECONDS:
-                logged = time.monotonic()
+            if shown.is_due(text):
                 log.info("%s", text)
         return False, text

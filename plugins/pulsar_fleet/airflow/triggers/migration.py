@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
@@ -15,6 +15,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.polling import ShownLines
+
+if TYPE_CHECKING:
+    from pulsar_fleet.procedures.copy_wait import CopyWait
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +94,7 @@ class MigrationTrigger(BaseTrigger):
         from pulsar_fleet.airflow.hooks.pulsar import from_airflow
         from pulsar_fleet.ledger.run import Run
         from pulsar_fleet.migration.clusters import Sides
+        from pulsar_fleet.procedures.copy_wait import CopyWait
 
         sides = Sides(
             from_airflow(await BaseHook.aget_connection(self.blue)),
@@ -97,34 +102,39 @@ class MigrationTrigger(BaseTrigger):
         )
         moves = await asyncio.to_thread(moves_of, self.moves)
         run = await asyncio.to_thread(Run.open, self.run_id)
-        logged, line = 0.0, "not polled yet"
+        copy, shown, line = CopyWait(sides, run, moves), ShownLines(LOG_SECONDS), "not polled yet"
         while time.time() < self.end:
             await asyncio.sleep(self.poll_seconds)
             try:
-                status, line = await poll(Milestone(self.milestone), sides, run, moves)
+                status, line = await poll(Milestone(self.milestone), copy)
             except Unavailable as error:
                 # A broker may restart: keep polling until the timeout.
                 status, line = Status.WAITING, str(error)
             if status is not Status.WAITING:
                 return status, line
-            if time.monotonic() - logged >= LOG_SECONDS:
-                logged = time.monotonic()
+            if shown.is_due(line):
                 log.info("%s", line)
         return Status.TIMEOUT, line
 
 
-async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:
+async def poll(milestone: Milestone, copy: CopyWait) -> tuple[Status, str]:
     """The status, and a line of progress; changes nothing but cursors on green that no consumer uses."""
     from pulsar_fleet.migration.drain import steps as drain_steps
-    from pulsar_fleet.migration.repoint.steps import repoint_progress
-    from pulsar_fleet.migration.steps import replication_progress
 
     if milestone is not Milestone.DRAINED:
-        progress = replication_progress if milestone is Milestone.REPLICATED else repoint_progress
-        done, line = await progress(sides, run, moves)
+        done, line = await milestone_progress(milestone, copy)
         return Status.DONE if done else Status.WAITING, line
-    status = await drain_steps.poll_drain(sides, run, moves)
+    status = await drain_steps.poll_drain(copy.sides, copy.run, copy.moves)
     if status.needs_worker:
         # Remediation runs on a worker: it writes to the clusters and to the ledger, and can block with a client.
         return Status.DONE if status.is_done else Status.INCIDENT, status.line()
     return Status.WAITING, status.line()
+
+
+async def milestone_progress(milestone: Milestone, copy: CopyWait) -> tuple[bool, str]:
+    """Whether the copy is near its end, or the applications have left, and a line of progress."""
+    from pulsar_fleet.migration.repoint.steps import repoint_progress
+
+    if milestone is Milestone.REPLICATED:
+        return await copy.look()
+    return await repoint_progress(copy.sides, copy.run, copy.moves)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
+from pulsar_fleet.cluster.polling import ShownLines
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -64,7 +65,7 @@ class BacklogSentTrigger(BaseTrigger):
         from pulsar_fleet.ledger.run import Run
 
         run = await asyncio.to_thread(Run.open, self.run_id)
-        logged = 0.0
+        shown = ShownLines(LOG_SECONDS)
         while True:
             await asyncio.sleep(self.poll_seconds)
             try:
@@ -77,8 +78,7 @@ class BacklogSentTrigger(BaseTrigger):
                 break
             if not figures or time.time() >= self.until:
                 break
-            if time.monotonic() - logged >= LOG_SECONDS:
-                logged = time.monotonic()
+            if shown.is_due(figures):
                 log.info("%s", figures)
         yield TriggerEvent({"end": self.end})
 

@@ -104,7 +104,8 @@ class NamespaceFacts:
     """A namespace on one cluster.
 
     :param exists: None if it could not be read.
-    :param clusters: its replication clusters.
+    :param clusters: its replication clusters, as they are in effect.
+    :param added_by_run: those of them that a run of a migration has added, and takes away at its end.
     :param tenant: `adminRoles` and `allowedClusters` of its tenant; None without the tenant, or if it was not read.
     :param policies: its other policies, comparable.
     :param excepts_replicators: replicators may update schemas all the same, where both versions know of it.
@@ -117,6 +118,7 @@ class NamespaceFacts:
     name: NamespaceName
     exists: bool | None = None
     clusters: tuple[str, ...] = ()
+    added_by_run: frozenset[str] = frozenset()
     allowed_clusters: tuple[str, ...] = ()
     tenant_exists: bool | None = None
     tenant: Mapping[str, Json] | None = None

@@ -104,9 +104,9 @@ def _naming_itself(here: NamespaceFacts, clusters: Collection[str]) -> Iterator[
 
 
 def find_direction_causes(pair: NamespacePair, receive_only: Collection[str]) -> Iterator[Explained]:
-    """A list on one side only, unless the other side is meant only to receive."""
+    """A list on one side only, unless the other side is meant only to receive, as in a migration."""
     there = pair.there
-    if pair.here.cluster not in pair.here.clusters:
+    if pair.here.cluster not in pair.here.clusters or pair.target in pair.here.added_by_run:
         return
     if pair.source in receive_only and pair.target in pair.here.clusters:
         yield pair.diagnose("receive-only-sends", f"The list on {pair.source} is {sorted(pair.here.clusters)}.")
