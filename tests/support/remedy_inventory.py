@@ -281,6 +281,14 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        f"{_REDIRECTS}test_a_quota_that_the_copy_exceeds_is_lifted_by_the_printed_call",
+        _NOT_IN_VIEWS,
+        {
+            "copy-exceeds-quota": ("lift the quota", "set it back on green"),
+        },
+    ),
+    Group(
+        Kind.CALL,
         "contract/migration/test_own_clients.py::test_what_a_copy_needs_is_permitted_by_the_printed_call",
         _NOT_IN_VIEWS,
         {

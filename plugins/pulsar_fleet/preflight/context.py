@@ -136,7 +136,7 @@ def number(snapshot: Snapshot, key: str) -> int:
 
 def call_text(cluster: str, *calls: Call) -> str:
     """`green: POST /admin/v2/namespaces/acme/orders/retention {…}`, for each call."""
-    return "; ".join(f"{cluster}: {_text(call)}" for call in calls)
+    return "; ".join(f"{cluster}: {written(call)}" for call in calls)
 
 
 def keeping_calls(pair: Pair, field: str, names: Sequence[str]) -> str:
@@ -223,6 +223,7 @@ warning = partial(_finding, Severity.WARNING)
 """A finding that an operator should know."""
 
 
-def _text(call: Call) -> str:
+def written(call: Call) -> str:
+    """`POST /admin/v2/namespaces/acme/orders/retention {…}`, as a person sends it."""
     method, _, path = call.text().partition(" ")
     return f"{method} /admin/v2{path}" + (f" {json.dumps(call.body)}" if call.has_body else "")

@@ -340,6 +340,29 @@ async def test_retention_for_the_copy_is_set_where_the_run_reads_it(fleet: Fleet
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("prepares", [True, False], ids=["the run prepares green", "green is prepared"])
+@pytest.mark.parametrize("level", ["namespace", "topic", "global"])
+async def test_a_quota_that_the_copy_exceeds_is_lifted_by_the_printed_call(
+    fleet: Fleet, level: str, prepares: bool
+) -> None:
+    """Beside a retention that is shorter than no limit, which brokers compare with a quota."""
+    copying: dict[str, Any] = {"strategy": Strategy.REPLICATE, "prepares_green": prepares}
+    topic = TopicName(fleet.next, "events")
+    await asyncio.to_thread(_publish, fleet.blue.connection, topic.partitions(2)[0])
+    path = f"/namespaces/{fleet.next.path}" if level == "namespace" else f"/{topic.path}"
+    query = {"isGlobal": True} if level == "global" else {}
+    quota = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
+    for admin in (fleet.blue, fleet.green):
+        await admin.post(
+            f"/namespaces/{fleet.next.path}/retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 9}
+        )
+        await admin.post(f"{path}/backlogQuota", quota, backlogQuotaType="destination_storage", **query)
+    await fleet.execute((await fleet.findings(**copying))["copy-exceeds-quota"])
+    findings = await fleet.findings(**copying)
+    assert not {"copy-exceeds-quota", "green-policies-differ", "green-topic-policies-differ"} & set(findings)
+
+
+@pytest.mark.long
 async def test_a_shorter_retention_is_raised_where_the_run_reads_it(fleet: Fleet) -> None:
     for prepares in (True, False):
         await _lower(fleet.blue, fleet.green, name=fleet.next)

@@ -171,6 +171,16 @@ def slow(messages: int) -> Spoil:
     return copied_with(topics={"msgInCounter": 100_000}, topicDispatchRate={"blue": rate, "green": rate})
 
 
+def quota(limit: int, *, policy: str = "producer_exception", age: int = -1, minutes: int = 0) -> Spoil:
+    """A copy of 5 MB, with these backlog quotas and this retention."""
+    quotas = {
+        "destination_storage": {"limitSize": limit, "limitTime": -1, "policy": policy},
+        "message_age": {"limitSize": -1, "limitTime": age, "policy": policy},
+    }
+    retention = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": 1000}
+    return copied_with(topics={"storageSize": 5_000_000}, backlog_quota_map=quotas, retention_policies=retention)
+
+
 IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
@@ -337,6 +347,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replicator-not-encrypted", copied_with(encryption_required=True)),
     ("longest-delay-shorter behaves-differently", limited_delay("0", "60000")),
     ("copy-throttled", slow(100)),
+    ("copy-exceeds-quota", quota(1 << 20, minutes=600)),
+    ("copy-exceeds-quota", quota(-1, policy="consumer_backlog_eviction", age=30_000, minutes=600)),
+    ("copy-exceeds-quota", quota(-1, policy="producer_request_hold", age=30_000, minutes=-1)),
     ("dag-may-become-stale", parsed_with(timeout=50, interval=30, stale_after=50)),
 )
 
@@ -465,6 +478,7 @@ NEAREST: dict[str, Spoil] = {
     "longest-delay-shorter": limited_delay("1000", "2000"),
     "behaves-differently": limited_delay("1000", "1000"),
     "copy-throttled": slow(0),
+    "copy-exceeds-quota": quota(5_000_001, age=36_001, minutes=600),
     "dag-may-become-stale": parsed_with(timeout=50, interval=30, stale_after=161),
 }
 """By finding: the state nearest to its fault in which its remedy would be wrong."""

@@ -77,3 +77,9 @@ def changed_on(view: View) -> str:
 def until_ended(view: View) -> str:
     """The run copies blue's policies to green where it prepares green; the two must stay equal."""
     return f"on {changed_on(view)} until the run has ended, then set it back on {view.green.name}"
+
+
+def on_every_side(view: View, call: str) -> str:
+    """The call on blue, from which the run prepares green; on green too, where it exists: the two must stay equal."""
+    sides = (view.blue,) if view.expected.prepares_green else (view.blue, view.green)
+    return "; ".join(f"{side.name}: {call}" for side in sides)

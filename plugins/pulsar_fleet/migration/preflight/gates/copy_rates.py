@@ -1,4 +1,4 @@
-"""Policies that stop or delay the copy of messages: the longest delay, and rates (pure).
+"""Policies that stop or delay the copy of messages, or that the copy exceeds: delays, rates, quotas (pure).
 
 Measured on 4.2.4: the replicator of a message with a longer delay than green permits is disconnected; a publish rate of
 green's namespace throttles what a replicator writes there; rates of 0 are no limit.
@@ -6,14 +6,21 @@ green's namespace throttles what a replicator writes there; rates of 0 are no li
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
+from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.effective import Layer
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.migration.preflight.copied_policies import copied_in, sides_of, until_ended
+from pulsar_fleet.migration.preflight.copied_policies import copied_in, on_every_side, sides_of, until_ended
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
+from pulsar_fleet.preflight.checks.policies import quotas_met_by_copy, unlimited
+from pulsar_fleet.preflight.context import written
 from pulsar_fleet.preflight.findings import Finding
 
 _DELAY = blocks(
@@ -27,6 +34,12 @@ _THROTTLED = warns(
     Owner.TENANT,
     "The copy or its comparison takes at least this time for each partition.",
 )
+_QUOTA = blocks(
+    "copy-exceeds-quota",
+    Owner.TENANT,
+    "The copy's cursor on {blue} begins at the first stored message, and is backlog: until it is copied, {blue} "
+    "refuses or holds producers, or moves that cursor, so that messages are never copied.",
+)
 _RATES = (
     ("replicatorDispatchRate", "blue", "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte"),
     ("publishRate", "green", "publishThrottlingRateInMsg", "publishThrottlingRateInByte"),
@@ -37,6 +50,7 @@ _RATES = (
 )
 """Topic policy, the cluster on which it limits a copy or its reader, and the keys of messages and bytes."""
 _NOTED_SECONDS = 60
+_QUOTAS = "backLogQuotaMap"
 _LONGEST = "maxDeliveryDelayInMillis"
 
 
@@ -79,6 +93,43 @@ def rates_let_the_copy_end(view: View) -> Iterator[Finding]:
                 f"{field}: {text}; at least {duration(seconds)} for {partition}",
                 f"raise the rate {until_ended(view)}, or allow that time.",
             )
+
+
+def the_copy_fits_the_quotas(view: View) -> Iterator[Finding]:
+    """Backlog quotas of blue that the copy's own cursor would exceed; one finding for each layer that sets one."""
+    blue = sides_of(view)["blue"]
+    for facts in copied_in(view):
+        stored: dict[TopicName, int] = {}
+        for part in facts.partitions:
+            stored[part.topic.parent] = max(part.stored_bytes, stored.get(part.topic.parent, 0))
+        named: set[str] = set()
+        for topic, size in sorted(stored.items(), key=lambda item: -item[1]):
+            retention = blue.value(topic, "retentionPolicies")
+            for type_, quota, text in quotas_met_by_copy(blue.value(topic, _QUOTAS), size, retention):
+                layer = next(layer for layer, value in blue.layers(topic, _QUOTAS).items() if (value or {}).get(type_))
+                call = with_body("POST", _quota_path(topic, layer), unlimited(quota), **_query(type_, layer))
+                if call.text() not in named:
+                    named.add(call.text())
+                    yield _quota_finding(view, topic, quota, f"{text}; set by {layer}", call)
+
+
+def _quota_finding(view: View, topic: TopicName, quota: JsonObject, text: str, call: Call) -> Finding:
+    return _QUOTA.finding(
+        str(topic),
+        f"{text}, policy {quota.get('policy')}",
+        f"lift the quota {until_ended(view)}, or on {view.blue.name} if the run is given up; it is "
+        f"{json.dumps(quota)} now. Or move the namespace with the strategy redirect, which copies nothing.",
+        call=on_every_side(view, written(call)),
+    )
+
+
+def _quota_path(topic: TopicName, layer: Layer) -> str:
+    own = layer in (Layer.LOCAL, Layer.GLOBAL)
+    return f"/{topic.path}/backlogQuota" if own else f"/namespaces/{topic.namespace.path}/backlogQuota"
+
+
+def _query(type_: str, layer: Layer) -> dict[str, Any]:
+    return {"backlogQuotaType": type_, **({"isGlobal": True} if layer is Layer.GLOBAL else {})}
 
 
 def _seconds(part: TopicStats, rate: JsonObject, by_messages: str, by_bytes: str) -> float:

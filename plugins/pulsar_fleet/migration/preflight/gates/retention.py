@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pulsar_fleet.migration.preflight.copied_policies import on_every_side
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -48,7 +49,7 @@ def green_keeps_messages_for_the_drain(view: View) -> Iterator[Finding]:
     snapshot = replace(view.green.snapshot, namespaces=tuple(state for state in states if state.name in names))
     probes = replace(pair.probes, lag_seconds=view.expected.drain_minutes * 60)
     for finding in messages_outlive_the_lag(replace(pair, source=snapshot, probes=probes)):
-        call = _on_every_side(view, finding.call.removeprefix(f"{view.green.name}: "))
+        call = on_every_side(view, finding.call.removeprefix(f"{view.green.name}: "))
         remedy = finding.remedy.replace(f"on {view.green.name}", _where(view))
         yield replace(finding, severity=Severity.BLOCKER, owner=Owner.TENANT.value, remedy=remedy, call=call)
 
@@ -75,7 +76,7 @@ def green_keeps_the_copy(view: View) -> Iterator[Finding]:
                 f"set a retention of {view.expected.drain_minutes} min or more for the namespace {_where(view)} "
                 "until it "
                 "is cut over; it has none, so nothing is kept for a shorter time.",
-                call=_on_every_side(
+                call=on_every_side(
                     view,
                     f"POST /admin/v2/namespaces/{facts.namespace.path}/retention "
                     f'{{"retentionTimeInMinutes": {view.expected.drain_minutes}, "retentionSizeInMB": -1}}',
@@ -85,12 +86,6 @@ def green_keeps_the_copy(view: View) -> Iterator[Finding]:
 
 def _where(view: View) -> str:
     return f"on {view.blue.name}" + ("" if view.expected.prepares_green else f" and on {view.green.name}")
-
-
-def _on_every_side(view: View, call: str) -> str:
-    """On blue, from which the run prepares green; on green too, where it exists: the two must stay equal."""
-    sides = (view.blue,) if view.expected.prepares_green else (view.blue, view.green)
-    return "; ".join(f"{side.name}: {call}" for side in sides)
 
 
 def _retained(view: View, facts: NamespaceFacts) -> bool:
