@@ -1,12 +1,18 @@
-"""Which calls are looked at by the guard of shadow topics: decided by their text."""
+"""Which calls the guard of shadow topics looks at, by their text, and what it decides by answers of a broker."""
 
 from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
-from pulsar_fleet.cluster.admin.shadows.guard import ledgers_in
+from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.admin.shadows.guard import ShadowGuard, ledgers_in
 from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE, RETIRED_FROM, Effect, endangered
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import SHADOW_SOURCE
 
 TOPIC = "/persistent/acme/readers/a%2Fb"
@@ -72,3 +78,143 @@ def test_ledgers_of_all_partitions_count() -> None:
     assert ledgers_in({"version": 1, "partitions": infos}) == {1, 2, 3}
     assert ledgers_in({"ledgers": [{"ledgerId": 4}]}) == {4}
     assert ledgers_in({}) == set()
+
+
+SOURCE = "persistent://acme/orders/a"
+SHORT = {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}
+ORDINARY = "/persistent/acme/readers/ordinary"
+READERS = "/namespaces/acme/readers"
+MISSING = NotFound("there is no such resource.")
+
+
+def info(*ledgers: int, **properties: str) -> dict[str, Any]:
+    return {"ledgers": [{"ledgerId": ledger} for ledger in ledgers], "properties": properties}
+
+
+def broker(**changed: Any) -> dict[str, Any]:
+    """Answers by path: `a/b` shadows `orders/a` and has its ledger 7 and one of its own, `ordinary` shadows nothing."""
+    answers = {
+        "/namespaces/acme/readers/topics": ["persistent://acme/readers/a/b", "persistent://acme/readers/ordinary"],
+        "/persistent/acme/readers/partitioned": [],
+        f"{TOPIC}/partitions": {"partitions": 0},
+        f"{TOPIC}/internal-info": info(7, 8, **SHADOW),
+        f"{ORDINARY}/partitions": {"partitions": 0},
+        f"{ORDINARY}/internal-info": info(7),
+        "/persistent/acme/orders/a/partitions": {"partitions": 0},
+        "/persistent/acme/orders/a/internal-info": info(6, 7),
+        READERS: {"retention_policies": dict(INFINITE)},
+        f"{TOPIC}/retention local": None,
+        f"{TOPIC}/retention global": None,
+    }
+    places = {
+        "partitions": f"{TOPIC}/partitions",
+        "shadow": f"{TOPIC}/internal-info",
+        "source": "/persistent/acme/orders/a/internal-info",
+        "source_topic": "/persistent/acme/orders/a/partitions",
+        "namespace": READERS,
+        "topics": "/namespaces/acme/readers/topics",
+        "partitioned": "/persistent/acme/readers/partitioned",
+        "local": f"{TOPIC}/retention local",
+        "shared": f"{TOPIC}/retention global",
+    }
+    return {**answers, **{places[name]: answer for name, answer in changed.items()}}
+
+
+def refusal(call: Call, answers: dict[str, Any]) -> str:
+    """What the guard says; empty if it lets the call pass. It reads nothing that has no answer here."""
+
+    async def answered(method: str, path: str, *, params: dict[str, Any], answered_retry_seconds: float | None) -> Any:
+        assert method == "GET"
+        path = path.removeprefix("/admin/v2")
+        if path.endswith("/retention"):
+            path += " global" if params["isGlobal"] else " local"
+        if isinstance(answers[path], FleetError):
+            raise answers[path]
+        return answers[path]
+
+    http = SimpleNamespace(call=answered, document=lambda answer: answer, connection=SimpleNamespace(name="blue"))
+    try:
+        asyncio.run(ShadowGuard(cast(BrokerHttp, http), "/admin/v2").check(call))
+    except PreconditionFailed as error:
+        return str(error)
+    return ""
+
+
+LOWER, DELETE = with_body("POST", f"{READERS}/retention", SHORT), bare("DELETE", TOPIC)
+UNCOVER_LOCAL, UNCOVER_SHARED = (bare("DELETE", f"{TOPIC}/retention", isGlobal=text) for text in ("false", "true"))
+UNCOVER = bare("DELETE", f"{TOPIC}/policies")
+CREATE = with_body("PUT", TOPIC, SHADOW)
+RETIRE = with_body("PUT", f"{TOPIC}/properties", {**SHADOW, RETIRED_FROM: SOURCE})
+FORGET = bare("DELETE", f"{TOPIC}/properties", key=SHADOW_SOURCE)
+RETIRED = {RETIRED_FROM: SOURCE}
+
+
+@pytest.mark.parametrize(
+    ("call", "answers"),
+    [
+        (LOWER, broker()),
+        (LOWER, broker(shadow=info(7, **RETIRED))),
+        (
+            LOWER,
+            broker(partitions={"partitions": 2, "properties": SHADOW}, partitioned=["persistent://acme/readers/a/b"]),
+        ),
+        (bare("DELETE", READERS, force="true"), broker()),
+        (DELETE, broker()),
+        (DELETE, broker(shadow=info(7, **RETIRED))),
+        (bare("DELETE", f"{TOPIC}/truncate"), broker()),
+        (UNCOVER, broker(namespace={})),
+        (UNCOVER, broker(namespace=MISSING)),
+        (UNCOVER, broker(namespace={"retention_policies": SHORT})),
+        (UNCOVER_LOCAL, broker(shared=SHORT)),
+        (UNCOVER_SHARED, broker(local=SHORT)),
+        (UNCOVER_SHARED, broker(namespace={"retention_policies": SHORT})),
+        (CREATE, broker(namespace={"retention_policies": SHORT})),
+        (CREATE, broker(namespace={})),
+        (CREATE, broker(local=SHORT)),
+        (CREATE, broker(shared=SHORT)),
+        (CREATE, broker(namespace={"retention_policies": {**INFINITE, "retentionSizeInMB": 5}})),
+        (FORGET, broker()),
+        (with_body("PUT", f"{TOPIC}/properties", {SHADOW_SOURCE: "persistent://acme/orders/other"}), broker()),
+        (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(local=SHORT)),
+        (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(shadow=info(7), local=SHORT)),
+    ],
+)
+def test_a_call_by_which_ledgers_of_a_source_end_is_refused(call: Call, answers: dict[str, Any]) -> None:
+    said = refusal(call, answers)
+    assert said.startswith(f"{call.text()} on blue: data of persistent://acme/orders/")
+    assert "shadow topic persistent://acme/readers/a/b " in said
+    assert said.endswith("; nothing was sent.")
+
+
+@pytest.mark.parametrize(
+    ("call", "answers"),
+    [
+        (LOWER, broker(shadow=info(7))),
+        (LOWER, broker(topics=MISSING)),
+        (LOWER, broker(partitions=MISSING)),
+        (LOWER, broker(topics=["persistent://acme/readers/__change_events", "non-persistent://acme/readers/beats"])),
+        (DELETE, broker(source=info(6))),
+        (DELETE, broker(source_topic=MISSING)),
+        (DELETE, broker(shadow=info(7))),
+        (DELETE, broker(shadow=NotFound("no ledgers."), topics=[])),
+        (DELETE, broker(shadow=Unavailable("500"), topics=["persistent://acme/readers/ordinary"])),
+        (UNCOVER, broker(local=SHORT, shared=SHORT)),
+        (UNCOVER_LOCAL, broker(local=SHORT)),
+        (UNCOVER_SHARED, broker(shared=SHORT)),
+        (UNCOVER_LOCAL, broker(shared=MISSING)),
+        (CREATE, broker()),
+        (CREATE, broker(local=dict(INFINITE), shared=dict(INFINITE))),
+        (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker()),
+        (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(shadow=info(7))),
+        (RETIRE, broker()),
+    ],
+)
+def test_a_call_by_which_no_ledger_ends_is_sent(call: Call, answers: dict[str, Any]) -> None:
+    assert refusal(call, answers) == ""
+
+
+@pytest.mark.parametrize("place", ["partitions", "shadow", "source", "topics"])
+def test_what_could_not_be_read_is_not_safe(place: str) -> None:
+    call = LOWER if place == "topics" else DELETE
+    with pytest.raises(Unavailable):
+        refusal(call, broker(**{place: Unavailable("blue does not answer.")}))

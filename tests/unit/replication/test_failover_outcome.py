@@ -207,3 +207,76 @@ def test_the_outcome_says_first_how_it_agrees() -> None:
     text = outcome_text(both, ADDRESSES)
     assert text.startswith("Failover blue → green: different. 0 messages lost, 16 messages redelivered")
     assert FailoverOutcome.from_json(both.to_json()) == both
+
+
+def part(number: int, *, first: int, **changed: Any) -> SubscriptionForecast:
+    """A subscription of a partition in which every figure is another power of ten times `first`."""
+    lost = Lost(
+        skipped=entries(0, first), uncreated=entries(0, 10 * first), unreplicated=entries(0, 100 * first), absent=first
+    )
+    known = {
+        "subscription": "billing",
+        "replicated": True,
+        "mark_delete_on_to": f"5:{number}",
+        "consumers": first,
+        "redelivered": entries(0, 2 * first),
+        "first": entries(0, 3 * first, 2),
+        "lost": lost,
+        "redelivered_if_created": 5 * first,
+    }
+    return SubscriptionForecast(**{**known, **changed})
+
+
+def of_parts(*parts: SubscriptionForecast, **changed: Any) -> Forecast:
+    topics = tuple(
+        TopicForecast(topic=f"{TOPIC}-partition-{number}", subscriptions=(one,)) for number, one in enumerate(parts)
+    )
+    known = {"origin": "blue", "target": "green", "at": "2026-03-02T21:00:00+00:00", "selection": ("acme/orders",)}
+    return Forecast(**{**known, "topics": topics, **changed})
+
+
+def test_a_row_adds_up_the_partitions_of_its_topic() -> None:
+    (row,) = of_parts(part(0, first=1), part(1, first=2, mark_delete_on_to=None)).rows()
+    assert (row.topic, row.subscription, row.partitions, row.missing) == (TOPIC, "billing", 2, 1)
+    assert (row.replicated, row.consumers, row.unknown) == (True, 3, "")
+    assert (row.redelivered, row.first, row.lost, row.unreplicated) == (6, 18, 336, 300)
+    assert (row.redelivered_if_created, row.lost_if_created) == (21, 306)
+
+
+def test_a_row_is_unknown_where_one_partition_is() -> None:
+    forecast = of_parts(part(0, first=1), part(1, first=2, unknown="no answer", replicated=None))
+    (row,) = forecast.rows()
+    assert (row.redelivered, row.first, row.lost, row.redelivered_if_created, row.lost_if_created) == (None,) * 5
+    assert (row.unknown, row.replicated, row.unreplicated) == ("no answer", True, 300)
+    assert (forecast.redelivered, forecast.lost, forecast.is_complete) == (0, 0, False)
+
+
+def test_a_subscription_that_replicates_on_one_partition_is_not_replicated() -> None:
+    (row,) = of_parts(part(0, first=1), part(1, first=1, replicated=False)).rows()
+    assert row.replicated is False
+
+
+def test_a_forecast_adds_up_its_rows_and_is_complete_only_if_all_was_read() -> None:
+    whole = of_parts(part(0, first=1), part(1, first=2, subscription="fraud"))
+    assert [row.subscription for row in whole.rows()] == ["billing", "fraud"]
+    assert (whole.redelivered, whole.lost, whole.is_complete, whole.unread_topics) == (6, 336, True, ())
+    assert Forecast.from_json(whole.to_json()) == whole
+    unread = TopicForecast(topic=f"{TOPIC}-partition-9", unknown="no owner")
+    for changed in (
+        {"topics": (*whole.topics, unread)},
+        {"origin_unreachable": "blue does not answer."},
+        {"unread": ("acme/payroll: denied",)},
+    ):
+        assert not replace(whole, **changed).is_complete
+    assert replace(whole, topics=(*whole.topics, unread)).unread_topics == (unread,)
+
+
+def test_a_topic_was_loaded_again_if_a_new_ledger_is_not_a_full_one() -> None:
+    before = TopicLoad.of({"ledgers": [{"ledgerId": 3}, {"ledgerId": 7}], "entriesAddedCounter": 40})
+    assert before == TopicLoad(7, 40)
+    assert TopicLoad.of({}) == TopicLoad() == TopicLoad(-1, 0)
+    assert not before.is_before(TopicLoad(7, 45), 5)
+    assert not before.is_before(TopicLoad(9, 45), 5)
+    assert before.is_before(TopicLoad(9, 5), 5)
+    assert before.is_before(TopicLoad(9, 40), 0)
+    assert not before.is_before(TopicLoad(7, 0), 0)
