@@ -200,6 +200,12 @@ def test_a_list_on_one_side_is_a_warning_unless_the_other_only_receives() -> Non
     assert ids(facts, receive_only=frozenset({"green"})) == []
 
 
+def test_the_list_that_a_migration_extends_for_its_copy_is_not_one_sided() -> None:
+    facts = on_green(fleet(replicator()), clusters=("green",))
+    added = {key: replace(row, added_by_run=frozenset({"green"})) for key, row in facts.namespaces.items()}
+    assert ids(replace(facts, namespaces=added)) == []
+
+
 def test_a_cluster_that_should_only_receive_and_sends_is_named() -> None:
     assert ids(fleet(), receive_only=frozenset({"green"})) == ["receive-only-sends"]
 

@@ -69,14 +69,15 @@ async def read_namespaces(
 
 
 def _with_policies(facts: NamespaceFacts, document: JsonObject) -> NamespaceFacts:
-    # The list in effect: the replicators of a migration's copy can stand still like others.
-    clusters = set(document.get("replication_clusters") or ())
-    document = without_overrides(document)
+    stored, document = document, without_overrides(document)
+    original = document.get("replication_clusters") or ()
+    # The list in effect: the replicators of a migration's copy can stand still like others. Its cut-over ends them.
+    clusters = original if document.get("migrated") else stored.get("replication_clusters") or ()
     return replace(
         facts,
         exists=True,
         clusters=tuple(sorted(clusters)),
-        added_by_run=frozenset(clusters - {*(document.get("replication_clusters") or ())}),
+        added_by_run=frozenset({*clusters} - {*original}),
         allowed_clusters=tuple(sorted(document.get("allowed_clusters") or ())),
         policies=comparable(document, facts.cluster),
         allows_schema_update=bool(document.get("is_allow_auto_update_schema", True)),
