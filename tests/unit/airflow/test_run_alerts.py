@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -44,6 +45,39 @@ def test_only_the_named_dag_has_a_deadline(configure: Any) -> None:
     alert = run_alerts("migrate_namespaces")["deadline"]
     assert (alert.interval, alert.callback.path) == (timedelta(minutes=90), NOTIFIER)
     assert "deadline" not in run_alerts("verify_clusters")
+
+
+def test_the_notifier_names_the_run_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    published: list[Any] = []
+
+    async def note(connection: Any, topic: str, messages: Any) -> None:
+        published.extend(messages)
+
+    async def connect(conn_id: str) -> None: ...
+
+    monkeypatch.setattr("pulsar_fleet.messages.clients.publish.publish", note)
+    monkeypatch.setattr("pulsar_fleet.airflow.hooks.pulsar.aread_connection", connect)
+    deadline = {"id": "7", "deadline_time": datetime(2026, 11, 28, 8, tzinfo=UTC)}
+    # What Airflow 3.3.2 gives to the callback of a deadline: the run as its API answers it, and no task instance.
+    run = {"dag_run_id": "scheduled__1", "dag_id": "migrate_namespaces", "state": "running"}
+
+    async def notify() -> None:
+        await PulsarNotifier(
+            topic="persistent://ops/fleet/{{ dag_run.dag_id }}",
+            text="{{ dag_run.dag_id }} is late",
+            context={"dag_run": run, "deadline": deadline},
+        )
+
+    asyncio.run(notify())
+    (message,) = published
+    assert json.loads(message.content) == {
+        "dag_id": "migrate_namespaces",
+        "run_id": "scheduled__1",
+        "task_id": None,
+        "state": "running",
+        "text": "migrate_namespaces is late",
+    }
+    assert message.key == "migrate_namespaces"
 
 
 def test_a_function_gets_the_context_and_its_arguments(configure: Any) -> None:

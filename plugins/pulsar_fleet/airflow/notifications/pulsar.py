@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import BaseNotifier, Context
@@ -13,7 +13,8 @@ class PulsarNotifier(BaseNotifier):
     """Publish a message when a task or a DAG run fails, succeeds or is retried; for `on_failure_callback` and the like.
 
     The content is JSON: `{"dag_id", "run_id", "task_id", "state", "text"}`; the key is the id of the DAG, so that the
-    messages of a DAG keep their order. Airflow logs an error of a notifier and goes on: nothing publishes it again.
+    messages of a DAG keep their order. Of a run and of a missed deadline there is no task, and the state is the run's.
+    Airflow logs an error of a notifier and goes on: nothing publishes it again.
 
     :param topic: the topic (templated).
     :param text: a sentence for people (templated).
@@ -45,11 +46,17 @@ class PulsarNotifier(BaseNotifier):
     def _message(self, context: Context) -> dict[str, Any]:
         run: Any = context.get("dag_run")
         instance: Any = context.get("ti")
+        if isinstance(run, Mapping):
+            # For a deadline Airflow gives the run as its API answers it, with the id under another name (3.1 to 3.3).
+            dag_id, run_id, state = run.get("dag_id"), run.get("dag_run_id"), run.get("state")
+        else:
+            dag_id, run_id = getattr(run, "dag_id", None), getattr(run, "run_id", None)
+            state = getattr(instance or run, "state", "")
         content = {
-            "dag_id": getattr(run, "dag_id", None),
-            "run_id": getattr(run, "run_id", None),
+            "dag_id": dag_id,
+            "run_id": run_id,
             "task_id": getattr(instance, "task_id", None),
-            "state": str(getattr(instance or run, "state", "") or ""),
+            "state": str(state or ""),
             "text": self.text,
         }
-        return {"content": json.dumps(content), "key": content["dag_id"]}
+        return {"content": json.dumps(content), "key": dag_id}
