@@ -38,6 +38,8 @@ class PulsarMessageTrigger(BaseEventTrigger):
     :param follow_up_seconds: when no message came for this long after events in close succession, one event without
         messages follows: Airflow 3.3.2 leaves an event that comes while a run is about to be created to the next
         one. 0: none.
+    :param queue: the queue of triggerers that run it (`airflow triggerer --queues`), where Airflow's event triggers
+        have one: not in 3.1 to 3.3.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class PulsarMessageTrigger(BaseEventTrigger):
         max_content_bytes: int = MOST_CONTENT_BYTES,
         interval_seconds: float = 2.0,
         follow_up_seconds: float = 10.0,
+        queue: str | None = None,
     ) -> None:
         BaseEventTrigger.__init__(self)
+        self.queue = queue
         self._events = MessageEvents(
             pulsar_conn_id=pulsar_conn_id,
             subscription=Subscription(
