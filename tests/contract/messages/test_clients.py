@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pulsar
 import pytest
+from pulsar.asyncio import Producer, PulsarException
 
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.messages.clients import publish as clients
 from pulsar_fleet.messages.clients.shared import shared_client
 from pulsar_fleet.messages.clients.stream import Subscription, open_stream
 
@@ -32,6 +38,15 @@ async def topic(
     namespace = new_namespace()
     await make_namespace(on_blue, namespace)
     return f"persistent://{namespace}/orders"
+
+
+@pytest.fixture
+async def deduplicated(blue: ClusterConnection, on_blue: AdminClient, topic: str) -> TopicName:
+    """The topic with three partitions, where the namespace has deduplication."""
+    name = TopicName.parse(topic)
+    await on_blue.post(f"/namespaces/{name.namespace.path}/deduplication", True)
+    await on_blue.create_partitioned_topic(name, 3)
+    return name
 
 
 def publish(cluster: ClusterConnection, topic: str, count: int = MESSAGES) -> None:
@@ -99,6 +114,50 @@ async def test_a_hundred_consumers_need_no_more_threads_than_one(blue: ClusterCo
 async def _consume(cluster: ClusterConnection, topic: str) -> None:
     async with open_stream(cluster, subscription(topic)) as stream:
         await stream.next_batch(1)
+
+
+@pytest.mark.parametrize("keys", [(None,), ("a", "b", "c", "d"), (None, "a", None, "b", "c")])
+async def test_a_retry_stores_each_message_of_partitions_once(
+    blue: ClusterConnection, deduplicated: TopicName, keys: tuple[str | None, ...]
+) -> None:
+    messages = [
+        clients.OutgoingMessage(content=str(number).encode(), key=keys[number % len(keys)]) for number in range(60)
+    ]
+    for number in (40, 60, 60):
+        await clients.publish(blue, str(deduplicated), messages[:number], producer_name="dag/run/task/-1")
+    stored = await _stored(blue, deduplicated)
+    assert stored == Counter(message.content for message in messages)
+
+
+async def test_a_retry_loses_nothing_when_partitions_were_added(
+    blue: ClusterConnection, on_blue: AdminClient, deduplicated: TopicName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [clients.OutgoingMessage(content=str(number).encode(), key="acd"[number % 3]) for number in range(60)]
+    attempt = partial(clients.publish, blue, str(deduplicated), messages, producer_name="dag/run/task/-1")
+    send = Producer.send
+
+    async def send_to_others(producer: Producer, *content: Any, partition_key: str, **options: Any) -> Any:
+        # Of three partitions the one of this key is away; of five it has the one that stored key `a` before.
+        if partition_key == "c":
+            await asyncio.sleep(1)
+            raise PulsarException(pulsar.Result.Timeout)
+        return await send(producer, *content, partition_key=partition_key, **options)
+
+    with monkeypatch.context() as first_try:
+        first_try.setattr(Producer, "send", send_to_others)
+        with pytest.raises(Unavailable):
+            await attempt()
+    await on_blue.post(f"/{deduplicated.path}/partitions", 5)
+    await attempt()
+    assert set(await _stored(blue, deduplicated)) == {message.content for message in messages}
+
+
+async def _stored(cluster: ClusterConnection, topic: TopicName) -> Counter[bytes]:
+    async with open_stream(cluster, subscription(str(topic))) as stream:
+        stored: Counter[bytes] = Counter()
+        while batch := await stream.next_batch(1000, wait_seconds=2):
+            stored.update(message.content for message in batch.messages)
+    return stored
 
 
 async def test_a_missing_namespace_is_named(blue: ClusterConnection) -> None:
