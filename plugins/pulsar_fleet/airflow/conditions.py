@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.names import TopicName
 
+_MESSAGE_SECONDS = 60.0
+"""So long a consumer stays connected: whenever one connects, the broker reads a backlog of delayed messages again."""
+
 
 class Condition(Protocol):
     """A condition of one cluster; its fields are the arguments of a trigger, so they contain no secret."""
@@ -55,6 +58,32 @@ class BacklogCondition:
         backlog = sum(backlogs)
         enough = backlog <= self.at_most if self.at_most is not None else backlog >= (self.at_least or 0)
         return enough, f"{self.topic}, subscription {self.subscription}: backlog {counted(backlog, 'entry')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageCondition:
+    """A subscription has a message to deliver now: a backlog has delayed ones too, and those that a consumer holds."""
+
+    topic: str
+    subscription: str
+    subscription_type: str
+    initial_position: str
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """Waits for a message up to a minute, and acknowledges nothing. Creates a subscription that does not exist."""
+        from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+        from pulsar_fleet.messages.clients.stream import Subscription, open_stream
+
+        subscription = Subscription(
+            topic=self.topic,
+            name=self.subscription,
+            kind=self.subscription_type,
+            initial_position=self.initial_position,
+        )
+        async with open_stream(await aread_connection(conn_id), subscription, queue_size=1) as stream:
+            batch = await stream.next_batch(1, _MESSAGE_SECONDS)
+        text = "a message" if batch else "no message to deliver"
+        return batch is not None, f"{self.topic}, subscription {self.subscription}: {text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +194,7 @@ _CONDITIONS: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         BacklogCondition,
+        MessageCondition,
         SubscriptionCondition,
         ReplicationCondition,
         TerminationCondition,

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulsar
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk import DAG
 from pulsar.asyncio import Producer, PulsarException
 
+from pulsar_fleet.airflow import PulsarConsumeOperator
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -28,6 +36,7 @@ from pulsar_fleet.messages.clients.stream import Subscription, open_stream
 pytestmark = pytest.mark.versions
 
 MESSAGES = 25
+CONTEXT: Any = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)}
 
 
 @pytest.fixture
@@ -49,12 +58,12 @@ async def deduplicated(blue: ClusterConnection, on_blue: AdminClient, topic: str
     return name
 
 
-def publish(cluster: ClusterConnection, topic: str, count: int = MESSAGES) -> None:
+def publish(cluster: ClusterConnection, topic: str, count: int = MESSAGES, **settings: Any) -> None:
     client = open_client(cluster)
     try:
         producer = client.create_producer(topic)
         for number in range(count):
-            producer.send(str(number).encode())
+            producer.send(str(number).encode(), **settings)
     finally:
         client.close()
 
@@ -158,6 +167,62 @@ async def _stored(cluster: ClusterConnection, topic: TopicName) -> Counter[bytes
         while batch := await stream.next_batch(1000, wait_seconds=2):
             stored.update(message.content for message in batch.messages)
     return stored
+
+
+@pytest.fixture
+def consume(blue: ClusterConnection, topic: str, monkeypatch: pytest.MonkeyPatch) -> PulsarConsumeOperator:
+    """A task that defers until the topic has a message for it."""
+    document = {"conn_type": "pulsar", "host": blue.admin_url, "extra": {"service_url": blue.service_url}}
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_DEFAULT", json.dumps(document))
+    with DAG("deferring", schedule=None):
+        return PulsarConsumeOperator(
+            task_id="consume",
+            topic=topic,
+            subscription="airflow",
+            process=len,
+            wait_seconds=1,
+            deferrable=True,
+        )
+
+
+def resumed(operator: PulsarConsumeOperator) -> dict[str, Any]:
+    """What the task returns at its end, as Airflow runs it: a trigger after each deferral."""
+    step = partial(operator.execute, CONTEXT)
+    while True:
+        try:
+            return step()
+        except TaskDeferred as deferred:
+            event = asyncio.run(_fired(deferred.trigger))
+            step = partial(getattr(operator, deferred.method_name), CONTEXT, event)
+
+
+async def _fired(trigger: Any) -> dict[str, Any]:
+    path, arguments = trigger.serialize()
+    module, _, name = path.rpartition(".")
+    events = getattr(import_module(module), name)(**{**arguments, "poll_seconds": 0.2}).run()
+    try:
+        return (await asyncio.wait_for(anext(events), 40)).payload
+    finally:
+        await events.aclose()
+
+
+def test_a_task_waits_for_a_delayed_message(blue: ClusterConnection, topic: str, consume: Any) -> None:
+    began = time.monotonic()
+    publish(blue, topic, 1, deliver_after=timedelta(seconds=6))
+    assert resumed(consume)["messages"] == 1
+    assert time.monotonic() - began >= 6
+
+
+def test_a_task_waits_for_a_message_that_another_holds(blue: ClusterConnection, topic: str, consume: Any) -> None:
+    publish(blue, topic, 1)
+    with closing(open_client(blue)) as client:
+        options = {"consumer_type": pulsar.ConsumerType.Shared, "initial_position": pulsar.InitialPosition.Earliest}
+        other = client.subscribe(topic, "airflow", **options)
+        other.receive(timeout_millis=10_000)
+        release = threading.Timer(6, other.close)
+        release.start()
+        assert resumed(consume)["messages"] == 1
+        release.join()
 
 
 async def test_a_missing_namespace_is_named(blue: ClusterConnection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow.sdk import BaseOperator, Context
@@ -76,8 +76,9 @@ class PulsarConsumeOperator(BaseOperator):
     :param batch_size: messages of one call, at most 1,000.
     :param max_messages: messages of one run of the task, at most.
     :param wait_seconds: without a message for so long, the task ends.
-    :param deferrable: wait in the triggerer until there is a message, without a worker slot; default
-        `[operators] default_deferrable`. Without it a task that finds no message succeeds with 0.
+    :param deferrable: wait in the triggerer until a message can be delivered, without a worker slot: not a delayed one,
+        and none that another consumer holds; default `[operators] default_deferrable`. Without it a task that finds no
+        message succeeds with 0.
     :param dead_letter_topic: a topic for messages that the callable fails for again and again (templated); default: no
         such topic, and the task fails.
     :param max_redeliveries: how often the task has such a message delivered again before.
@@ -121,31 +122,41 @@ class PulsarConsumeOperator(BaseOperator):
         self._cluster: ClusterConnection | None = None
 
     def execute(self, context: Context) -> JsonObject:
-        """Consume; or create the subscription and defer until it has a backlog."""
+        """Consume; or create the subscription and defer until it has a message to deliver."""
         deferrable = self.deferrable
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
         if not deferrable:
             return self._consume()
-        from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of
         from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
-        from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
         from pulsar_fleet.messages.clients.consume import create_subscription
 
         create_subscription(PulsarHook(self.pulsar_conn_id).cluster, self._settings())
-        condition = BacklogCondition(topic=self.topic, subscription=self.subscription, at_least=1)
-        self.defer(
-            trigger=ConditionTrigger(
-                **arguments_of(condition), pulsar_conn_id=self.pulsar_conn_id, poll_seconds=_POLL_SECONDS
-            ),
-            method_name="resume",
-        )
+        self._defer()
 
     def resume(self, context: Context, event: JsonObject) -> JsonObject:
-        """Consume what the trigger saw, or fail with its sentence."""
+        """Consume what the trigger saw, or fail with its sentence; defer again when another consumer took it."""
         if "error" in event:
             raise PreconditionFailed(str(event["error"]))
-        return self._consume()
+        result = self._consume()
+        if not result["messages"]:
+            self._defer()
+        return result
+
+    def _defer(self) -> NoReturn:
+        from pulsar_fleet.airflow.conditions import MessageCondition, arguments_of
+        from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
+
+        condition = MessageCondition(
+            topic=self.topic,
+            subscription=self.subscription,
+            subscription_type=self.subscription_type,
+            initial_position=self.initial_position,
+        )
+        trigger = ConditionTrigger(
+            **arguments_of(condition), pulsar_conn_id=self.pulsar_conn_id, poll_seconds=_POLL_SECONDS
+        )
+        self.defer(trigger=trigger, method_name="resume")
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """The topic as an input, for the provider of OpenLineage."""

@@ -82,7 +82,8 @@ class PulsarBacklogSensor(ClusterSensor):
     :param topic: a topic, partitioned or not (templated).
     :param subscription: its subscription (templated).
     :param at_most: entries; set this or `at_least`.
-    :param at_least: entries; a subscription that does not exist yet is waited for.
+    :param at_least: entries, also of delayed messages and of those that a consumer holds; a subscription that does not
+        exist yet is waited for.
     """
 
     template_fields: Sequence[str] = (*ClusterSensor.template_fields, "topic", "subscription")
