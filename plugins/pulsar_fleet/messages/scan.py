@@ -17,7 +17,7 @@ from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, bucket_
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.engines.chunks import with_lookback
 from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, text
+from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, signed, text
 from pulsar_fleet.messages.ranges import EngineName, Range
 
 log = logging.getLogger(__name__)
@@ -149,8 +149,8 @@ def _record(message: StoredMessage, entry_range: Range, content: bytes) -> Messa
         ledger=message.ledger,
         entry=message.entry,
         batch=message.batch,
-        publish_time=message.publish_time,
-        event_time=message.event_time,
+        publish_time=signed(message.publish_time),
+        event_time=None if message.event_time is None else signed(message.event_time),
         deliver_at=message.deliver_at,
         key=optional_text(message.key),
         ordering_key=optional_text(message.ordering_key),

@@ -148,6 +148,31 @@ def test_message_ids_bound_what_is_read_both_ends_included(written: Written) -> 
     assert values(written, topics=topic, start="999999:0") == []
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (1_790_000_000_123_456, None),  # Microseconds.
+        (253_402_300_799_999, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+        (253_402_300_800_000, None),
+        ((1 << 63) - 1, None),
+        (1 << 63, None),
+        ((1 << 64) - 5, datetime(1969, 12, 31, 23, 59, 59, 995_000, tzinfo=UTC)),
+    ],
+)
+def test_an_event_time_beyond_every_calendar_is_read(
+    written: Written, blue: ClusterConnection, milliseconds: int, shown: datetime | None
+) -> None:
+    topic = f"persistent://{written.namespace}/times-{milliseconds}"
+    with closing(open_client(blue)) as client:
+        producer = client.create_producer(topic)
+        producer.send(b"0", event_timestamp=milliseconds)
+        producer.send(b"1")
+    first, second = read(written, topics=topic)
+    stored = milliseconds if milliseconds < 1 << 63 else milliseconds - (1 << 64)
+    assert (first["event_time"], first["event_time_ms"]) == (shown, stored)
+    assert (second["event_time"], second["event_time_ms"]) == (None, None)
+
+
 def test_times_bound_what_is_read_the_end_left_out(written: Written) -> None:
     topic = f"persistent://{written.namespace}/events"
     assert values(written, topics=topic, start=written.between.isoformat()) == list(range(COUNT // 2, COUNT))

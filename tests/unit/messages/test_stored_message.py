@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,15 @@ import pytest
 from tests.support.protobuf_fields import number, text
 from tests.support.raw_messages import LZ4, NONE, ZLIB, Entry, Message
 
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.datasource.ranges_source import ROW_COLUMNS
 from pulsar_fleet.messages.digests import digest
 from pulsar_fleet.messages.engines.chunks import MOST_UNFINISHED, ChunkAssembly
 from pulsar_fleet.messages.protocol.pulsar_api_pb2 import MessageMetadata
 from pulsar_fleet.messages.protocol.stored_entry import Corrupt
 from pulsar_fleet.messages.protocol.stored_message import EntryContent, StoredMessage, read_content, unpack
+from pulsar_fleet.messages.ranges import Range
+from pulsar_fleet.messages.scan import list_messages
 
 FULL = Message(b"payload", (("a", "1"),), "k", True, True, b"\xff", 5, None, True)
 EMPTY = Message(b"", (), "", False, False, b"", 0, None, False)
@@ -50,6 +55,16 @@ def test_fields_are_read_as_they_are_set(batch: bool) -> None:
     assert empty[6:15] == (b"", False, False, b"", 0, None, False, {}, b"")
     (absent,) = unpacked(Entry((ABSENT,), batch))
     assert absent[6:15] == (None, False, False, None, None, None, False, {}, b"")
+
+
+@pytest.mark.parametrize("stored", [1_790_000_000_123_456, (1 << 63) - 1, 1 << 63, (1 << 64) - 5])
+def test_an_event_time_beyond_every_calendar_is_a_row_of_spark(stored: int) -> None:
+    messages = unpacked(Entry((replace(FULL, event_time=stored),), batch=False))
+    engine = SimpleNamespace(read=lambda entry_range: [messages])
+    whole = Range(0, 0, "persistent://a/b/c", Position(4, 2), Position(4, 2), 1, True)
+    (record,) = list_messages(engine, whole, frozenset({0}), 1)
+    rows = pa.RecordBatch.from_pylist([{**asdict(record), "side": "source"}], schema=ROW_COLUMNS)
+    assert rows.column("event_time").to_pylist() == [stored if stored < 1 << 63 else stored - (1 << 64)]
 
 
 def test_a_time_of_delivery_that_is_not_set_is_not_0() -> None:

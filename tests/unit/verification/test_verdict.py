@@ -19,7 +19,7 @@ from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
 from pulsar_fleet.verification.messages.differences import Kind, Mismatch, count_mismatches, name_differences
 from pulsar_fleet.verification.messages.order import PlacedMessage
-from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables, verification_text
+from pulsar_fleet.verification.messages.report import _difference, namespace_summary, verdict_tables, verification_text
 from pulsar_fleet.verification.messages.verdict import (
     NamespaceVerdict,
     TopicVerdict,
@@ -72,6 +72,13 @@ def only_in_source(at: MessageRecord) -> Mismatch:
 
 def only_in_target(at: MessageRecord) -> Mismatch:
     return Mismatch(0, 0, 1, None, at)
+
+
+def test_a_publish_time_beyond_every_calendar_is_shown_in_milliseconds() -> None:
+    named = name_differences([only_in_source(sighting(2, publish_time=1_790_000_000_123_456))])
+    assert _difference(named[0], "blue", "green").startswith(
+        "missing on green  blue 4:2  key 'c-9917'  1790000000123456 ms since 1970  producer"
+    )
 
 
 def test_equal_digests_are_equal() -> None:

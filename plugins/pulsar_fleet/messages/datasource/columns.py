@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, text
+from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, signed, text
 
 TIME = pa.timestamp("us", tz="UTC")
 TEXTS = pa.map_(pa.string(), pa.string())
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS = -62_135_596_800_000
+_LAST_MS = 253_402_300_799_999
 _SQL = {
     pa.int32(): "int",
     pa.int64(): "bigint",
@@ -37,6 +40,7 @@ MESSAGE_COLUMNS = pa.schema(
         ("ordering_key", pa.string()),
         ("publish_time", TIME),
         ("event_time", TIME),
+        ("event_time_ms", pa.int64()),
         ("producer", pa.string()),
         ("schema_version", pa.int64()),
         ("properties", TEXTS),
@@ -48,6 +52,7 @@ MESSAGE_COLUMNS = pa.schema(
 def message_row(message: StoredMessage, topic: str) -> dict[str, Any]:
     """The columns of one message; a field that is not set is null, and so is an absent value."""
     version = message.schema_version
+    event_time = None if message.event_time is None else signed(message.event_time)
     return {
         "topic": topic,
         "ledger": message.ledger,
@@ -55,8 +60,9 @@ def message_row(message: StoredMessage, topic: str) -> dict[str, Any]:
         "batch": message.batch,
         "key": optional_text(message.key),
         "ordering_key": optional_text(message.ordering_key),
-        "publish_time": _time(message.publish_time),
-        "event_time": None if message.event_time is None else _time(message.event_time),
+        "publish_time": _time(signed(message.publish_time)),
+        "event_time": _time(event_time),
+        "event_time_ms": event_time,
         "producer": text(message.producer),
         "schema_version": -1 if version is None else int.from_bytes(version, "big"),
         "properties": [(text(name), text(value)) for name, value in message.properties.items()],
@@ -64,5 +70,8 @@ def message_row(message: StoredMessage, topic: str) -> dict[str, Any]:
     }
 
 
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _time(milliseconds: int | None) -> datetime | None:
+    """None also beyond the years 1 to 9999, the range of Spark's timestamps: producers write what they like."""
+    if milliseconds is None or not _FIRST_MS <= milliseconds <= _LAST_MS:
+        return None
+    return _EPOCH + timedelta(milliseconds=milliseconds)

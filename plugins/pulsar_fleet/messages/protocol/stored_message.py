@@ -104,6 +104,11 @@ def optional_text(stored: bytes | None) -> str | None:
     return None if stored is None else text(stored)
 
 
+def signed(milliseconds: int) -> int:
+    """A stored time, of 64 bits without a sign, as brokers and Java clients read it."""
+    return milliseconds - (1 << 64) if milliseconds >> 63 else milliseconds
+
+
 def unpack(content: EntryContent, payload: bytes) -> Iterator[StoredMessage]:
     """The messages of an entry in order, without those that a compaction took out of the batch.
 

@@ -17,6 +17,8 @@ from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, TopicVe
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_YEAR_10000_MS = 253_402_300_800_000
+
 
 def verification_text(verification: Verification) -> str:
     """The whole result: how many topics are equal, a line for each namespace, and the topics that are not equal."""
@@ -103,6 +105,8 @@ def _fields(difference: Difference) -> str:
 
 
 def _time(milliseconds: int) -> str:
+    if not 0 <= milliseconds < _YEAR_10000_MS:
+        return f"{milliseconds} ms since 1970"
     shown = datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
     return shown.removesuffix("+00:00") + "Z"
 
