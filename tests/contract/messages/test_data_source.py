@@ -6,10 +6,12 @@ import asyncio
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pulsar
@@ -19,9 +21,9 @@ from tests.support.spark_submission import submission
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotFound
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.datasource.options import TopicOptions
 from pulsar_fleet.messages.datasource.source import PulsarReader
 from pulsar_fleet.messages.digests import ALL
@@ -145,7 +147,58 @@ def test_message_ids_bound_what_is_read_both_ends_included(written: Written) -> 
     ids = [f"{row['ledger']}:{row['entry']}" for row in read(written, topics=topic)]
     assert values(written, topics=topic, start=ids[40], end=ids[83]) == list(range(40, 84))
     assert values(written, topics=topic, start=ids[196]) == list(range(196, COUNT))
-    assert values(written, topics=topic, start="999999:0") == []
+    last = Position.parse(ids[-1])
+    assert values(written, topics=topic, start=f"{last.ledger}:{last.entry + 1}") == []
+
+
+@pytest.mark.parametrize("name", ["events", "parted-partition-1"])
+def test_positions_that_never_existed_are_refused(written: Written, name: str) -> None:
+    topic = f"persistent://{written.namespace}/{name}"
+    rows = read(written, topics=topic)
+    first, last = (Position(int(str(row["ledger"])), int(str(row["entry"]))) for row in (rows[0], rows[-1]))
+    gap = Position(last.ledger, last.entry + 2)
+    for option, position, stored in (
+        ("start", "0:7", f"the oldest one is {first}"),
+        ("end", "0:7", f"the oldest one is {first}"),
+        ("start", str(gap), f"the newest one is {last}"),
+        ("start", "99999999:0", f"the newest one is {last}"),
+        ("end", "99999999:0", f"the newest one is {last}"),
+    ):
+        with pytest.raises(Conflict, match=f"{topic} stores no entry {position}, the option {option}; {stored}"):
+            read(written, topics=topic, **{option: position})
+    assert values(written, topics=topic, start="0:7", fail_on_data_loss="false") == list(range(COUNT))
+    assert values(written, topics=topic, start=str(gap), fail_on_data_loss="false") == []
+    nothing = f"persistent://{written.namespace}/nothing"
+    with pytest.raises(Conflict, match=f"{nothing} stores no entry 0:7, the option start; it stores none"):
+        read(written, topics=nothing, start="0:7")
+
+
+async def test_a_start_that_was_trimmed_is_refused(
+    written: Written, blue: ClusterConnection, on_blue: AdminClient
+) -> None:
+    topic = TopicName(written.namespace, "trimmed")
+    with closing(open_client(blue)) as client:
+        _write(client, topic, range(8))
+        first = (await asyncio.to_thread(partial(read, written, topics=str(topic))))[0]
+        await on_blue.put(f"/{topic.path}/unload")
+        _write(client, topic, range(8, 16))
+    await on_blue.post(f"/{topic.path}/retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    async with asyncio.timeout(20):
+        while (oldest := Position.parse(await _oldest(on_blue, topic))).ledger <= int(str(first["ledger"])):
+            await on_blue.post(f"/{topic.path}/trim")
+            await asyncio.sleep(0.2)
+    start = f"{first['ledger']}:{first['entry']}"
+    with pytest.raises(
+        Conflict, match=f"{topic} stores no entry {start}, the option start; the oldest one is {oldest}"
+    ):
+        await asyncio.to_thread(read, written, topics=str(topic), start=start)
+    options = {"topics": str(topic), "start": start, "fail_on_data_loss": "false"}
+    assert await asyncio.to_thread(partial(values, written, **options)) == list(range(8, 16))
+
+
+async def _oldest(admin: AdminClient, topic: TopicName) -> str:
+    ledgers = (await admin.internal_stats(topic))["ledgers"]
+    return f"{ledgers[0]['ledgerId']}:0"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +224,25 @@ def test_an_event_time_beyond_every_calendar_is_read(
     stored = milliseconds if milliseconds < 1 << 63 else milliseconds - (1 << 64)
     assert (first["event_time"], first["event_time_ms"]) == (shown, stored)
     assert (second["event_time"], second["event_time_ms"]) == (None, None)
+
+
+async def test_a_missing_partition_is_refused_or_empty(
+    written: Written, blue: ClusterConnection, on_blue: AdminClient
+) -> None:
+    topic = TopicName(written.namespace, "gone")
+    await on_blue.create_partitioned_topic(topic, 3)
+    with closing(open_client(blue)) as client:
+        for index in range(3):
+            _write(client, topic.partition(index), range(8))
+    await on_blue.delete(f"/{topic.partition(1).path}", force=True)
+    for options in (
+        {"topics": str(topic)},
+        {"topics_pattern": f"persistent://{written.namespace}/gone"},
+    ):
+        with pytest.raises(NotFound, match=f"{topic.partition(1)} does not exist, but {topic} has 3 partitions"):
+            await asyncio.to_thread(partial(read, written, **options))
+        rows = await asyncio.to_thread(partial(read, written, **options, fail_on_data_loss="false"))
+        assert Counter(row["topic"] for row in rows) == {str(topic.partition(index)): 8 for index in (0, 2)}
 
 
 def test_times_bound_what_is_read_the_end_left_out(written: Written) -> None:
@@ -201,7 +273,7 @@ async def test_nothing_is_left_on_the_broker(written: Written, on_blue: AdminCli
 def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
     with pytest.raises(NotFound):
         read(written, topics=f"persistent://{written.namespace}/none")
-    with pytest.raises(NotFound, match=r"matches 'none'; it has \d topics"):
+    with pytest.raises(NotFound, match=r"matches 'none'; it has \d+ topics"):
         read(written, topics_pattern=f"persistent://{written.namespace}/none")
 
 
@@ -218,6 +290,7 @@ def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
         ({"topics": "persistent://a/b/c", "start": "2026-11-21T08:00:00"}, "a time with its zone"),
         ({"topics": "persistent://a/b/c", "start": "5:9", "end": "5:8"}, "end='5:8' is before start='5:9'"),
         ({"topics": "persistent://a/b/c", "out": "table"}, "it takes rows or digests"),
+        ({"topics": "persistent://a/b/c", "fail_on_data_loss": "no"}, "it takes true or false"),
         ({"topics": "persistent://a/b/c", "engine": "entry"}, "gives digests only"),
         ({"topics": "persistent://a/b/c", "buckets": "0"}, "an integer of at least 1"),
         ({"topics": "persistent://a/b/c", "service_url": ""}, "The option service_url is missing"),

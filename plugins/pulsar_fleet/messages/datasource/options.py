@@ -29,6 +29,7 @@ _OPTIONS = (
     "engine",
     "entries_per_task",
     "max_bytes_per_second",
+    "fail_on_data_loss",
     "credentials",
 )
 _ENTRY_ID = re.compile(r"^\d+:\d+$")
@@ -50,6 +51,7 @@ class TopicOptions:
     :param pattern: a regular expression for the whole local names of topics in `namespace`.
     :param start: the first message; None for the earliest stored one.
     :param end: the last message, or a publish time before which messages are read; None for the latest stored one.
+    :param fail_on_data_loss: whether a message id that is not stored, or a missing partition, is refused.
     :param credentials: the side whose environment variables hold the credentials.
     """
 
@@ -65,6 +67,7 @@ class TopicOptions:
     by_entry: bool = False
     entries_per_task: int = ENTRIES_PER_RANGE
     max_bytes_per_second: int | None = None
+    fail_on_data_loss: bool = True
     credentials: Side = Side.SOURCE
 
     @classmethod
@@ -98,6 +101,7 @@ class TopicOptions:
             by_entry=by_entry,
             entries_per_task=_number(values, "entries_per_task", ENTRIES_PER_RANGE) or ENTRIES_PER_RANGE,
             max_bytes_per_second=_number(values, "max_bytes_per_second", None),
+            fail_on_data_loss=_one_of(values, "fail_on_data_loss", ("true", "false")) == "true",
             credentials=Side(_one_of(values, "credentials", tuple(Side))),
         )
 
