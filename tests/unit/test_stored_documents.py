@@ -134,6 +134,7 @@ SETTINGS = OriginalSettings(
     replication={"acme/orders": ["blue"]},
     inactive={"acme/orders": None},
     topic_rates={str(TOPIC): None},
+    topic_replication={str(TOPIC): ["blue"]},
 )
 OVERRIDES = SETTINGS.record(ORDERS, run="moved", since="2026-11-23T00:00:00+00:00", cluster="blue")
 RUNS = ClusterRuns(

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.effective import clusters_of_topic
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
@@ -143,18 +147,52 @@ async def _change_allowed(
     return await change_list(read, write, add=add, remove=remove)
 
 
-async def replicates_to(blue: AdminClient, namespace: NamespaceName, cluster: str) -> bool:
-    """Whether the namespace replicates to `cluster`."""
-    return cluster in await _clusters(blue, namespace)
+async def topics_without(
+    blue: AdminClient,
+    namespace: NamespaceName,
+    cluster: str,
+    topics: Iterable[TopicName],
+    with_lists: Collection[TopicName],
+) -> frozenset[TopicName]:
+    """Those of the topics, never partitions, that do not replicate to `cluster`; two calls for each of `with_lists`.
+
+    :param with_lists: the topics that may have a list of their own.
+    """
+    in_namespace = cluster in await _clusters(blue, namespace)
+    listing = await _listing(blue, cluster, with_lists)
+    return frozenset(topic for topic in topics if not listing.get(topic, in_namespace))
 
 
-async def begin_replication(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> bool:
-    """Add `cluster` to the namespace's replication clusters on blue; True if it was missing."""
+async def topics_with(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> tuple[TopicName, ...]:
+    """Those of the topics that name `cluster` in a list of their own; two calls for each."""
+    return tuple(topic for topic, listed in (await _listing(blue, cluster, topics)).items() if listed)
+
+
+async def _listing(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> dict[TopicName, bool]:
+    """Of topics with a list of their own, whether it names `cluster`."""
+    lists = {topic: await _own_clusters(blue, topic) for topic in topics}
+    return {topic: cluster in clusters for topic, clusters in lists.items() if clusters}
+
+
+async def begin_replication(
+    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, topics: Collection[TopicName] = ()
+) -> bool:
+    """Add `cluster` to the namespace's replication clusters on blue; True if it was missing.
+
+    :param topics: those for which a list of their own counts instead of it: `cluster` is added there too.
+    """
+    for topic in topics:
+        await _change_topic(blue, own, topic, add=[own, cluster])
     return await _change(blue, own, namespace, add=[own, cluster])
 
 
 async def end_replication(
-    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, original: Collection[str]
+    blue: AdminClient,
+    own: str,
+    namespace: NamespaceName,
+    cluster: str,
+    original: Collection[str],
+    topics: Collection[TopicName] = (),
 ) -> bool:
     """Remove `cluster` from the replication clusters, unless the namespace had it before; True if it was there.
 
@@ -163,26 +201,35 @@ async def end_replication(
     and ends it when it reads the list again. Loads the topics. A second call does what is left.
 
     :param original: the namespace's replication clusters before the run.
+    :param topics: those whose own lists did not have `cluster` before the run; it is removed there too.
     :raises PreconditionFailed: a topic still has a replicator to `cluster`, or cannot be read; the list is shorter.
     """
-    if cluster in original:
+    kept = cluster in original
+    if topics and await redirects_every_topic(blue):
+        topics = ()
+    shorter = [topic for topic in topics if await _change_topic(blue, own, topic, remove=[cluster])]
+    if kept and not shorter:
         return False
-    removed = await _change(blue, own, namespace, remove=[cluster])
-    await wait_ended(blue, own, namespace, cluster)
-    return removed
+    removed = not kept and await _change(blue, own, namespace, remove=[cluster])
+    await wait_ended(blue, own, namespace, cluster, only=shorter if kept else ())
+    return removed or bool(shorter)
 
 
-async def wait_ended(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> None:
+async def wait_ended(
+    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, *, only: Collection[TopicName] = ()
+) -> None:
     """Wait until no topic of a namespace whose list lacks `cluster` has a replicator to it. It loads the topics.
 
     The list is stored again as it is, once a second, while a replicator is left: see `end_replication`.
 
+    :param only: of these topics alone, where the namespace's list has `cluster`.
     :raises PreconditionFailed: after 30 s a topic still has a replicator to `cluster`, or cannot be read.
     """
     partitions = [
         partition
         for topic, count in (await read_partition_counts(blue, namespace)).items()
         for partition in topic.partitions(count)
+        if not only or topic in only
     ]
     loop = asyncio.get_running_loop()
     end = loop.time() + END_SECONDS
@@ -201,8 +248,8 @@ async def _replicating(blue: AdminClient, partitions: Sequence[TopicName], clust
     """Partitions with a replicator to `cluster` that no policy of theirs asks for, and those that are unreadable."""
     answers = await stats_of(blue, partitions, precise=False)
     linked = [topic for topic, stats in answers.items() if _is_linked(stats, cluster)]
-    lists = {topic: await _own_clusters(blue, topic) for topic in {topic.parent for topic in linked}}
-    return [topic for topic in linked if cluster not in lists[topic.parent]]
+    listing = await topics_with(blue, cluster, {topic.parent for topic in linked})
+    return [topic for topic in linked if topic.parent not in listing]
 
 
 def _is_linked(stats: TopicStats | FleetError, cluster: str) -> bool:
@@ -212,10 +259,37 @@ def _is_linked(stats: TopicStats | FleetError, cluster: str) -> bool:
     return cluster in stats.replication_connected
 
 
-async def _own_clusters(blue: AdminClient, topic: TopicName) -> set[str]:
-    """The clusters in a topic's own policies, local and global."""
-    lists = [await blue.get(f"/{topic.path}/replication", isGlobal=scope) for scope in (False, True)]
-    return {cluster for clusters in lists for cluster in clusters or ()}
+async def _own_clusters(blue: AdminClient, topic: TopicName) -> list[str]:
+    """The list that counts for a topic instead of its namespace's; empty without one, or without the topic."""
+    try:
+        local, shared = [{TOPIC_CLUSTERS: await _topic_list(blue, topic, is_global=scope)} for scope in (False, True)]
+    except NotFound:
+        return []
+    return clusters_of_topic(local=local, shared=shared) or []
+
+
+async def _topic_list(blue: AdminClient, topic: TopicName, *, is_global: bool) -> list[str]:
+    return list(await blue.get(f"/{topic.path}/replication", isGlobal=is_global) or [])
+
+
+async def _change_topic(
+    blue: AdminClient, own: str, topic: TopicName, *, add: Collection[str] = (), remove: Collection[str] = ()
+) -> bool:
+    """Change the list that a topic has itself; one that it has in its global policies stays, and counts again later."""
+    if not await _own_clusters(blue, topic):
+        return False
+
+    async def read() -> Collection[str]:
+        return await _own_clusters(blue, topic)
+
+    async def write(before: list[str], clusters: list[str]) -> None:
+        policy, shared = TOPIC_BY_FIELD[TOPIC_CLUSTERS], await _topic_list(blue, topic, is_global=True)
+        after = None if clusters == sorted(shared) else clusters
+        for call in topic_policy_calls(policy, topic, Scope.LOCAL, before, after):
+            guard_cluster_lists(call, own)
+            await blue.send(call)
+
+    return await change_list(read, write, add=add, remove=remove)
 
 
 async def _clusters(blue: AdminClient, namespace: NamespaceName) -> list[str]:

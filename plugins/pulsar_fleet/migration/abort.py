@@ -136,7 +136,8 @@ async def _end_replication(blue: AdminClient, moves: Moves, original: OriginalSe
             continue
         name = str(move.namespace)
         try:
-            if await end_replication(blue, moves.blue, move.namespace, moves.green, original.replication[name]):
+            clusters, topics = original.replication[name], original.own_lists(move.namespace)
+            if await end_replication(blue, moves.blue, move.namespace, moves.green, clusters, topics):
                 ended.append(name)
         except PreconditionFailed as error:
             remaining.append(str(error))

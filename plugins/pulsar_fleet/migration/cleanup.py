@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -189,9 +189,8 @@ async def clean_up_blue(
                 incomplete.append(incomplete_text(move, left, moves.blue))
                 run.ledger.enter_phase(run.id, name, Phase.INCOMPLETE, {"unterminated": sorted(map(str, left))})
                 continue
-            clusters = original.replication[name]
             result = await clean_up_namespace(
-                blue, move, run, moves, clusters, remove_topics=remove_topics, unload=unloads
+                blue, move, run, moves, original, remove_topics=remove_topics, unload=unloads
             )
             results[name] = {
                 **result.to_json(),
@@ -210,7 +209,7 @@ async def clean_up_namespace(
     move: Move,
     run: Run,
     moves: Moves,
-    clusters: Sequence[str],
+    original: OriginalSettings,
     *,
     remove_topics: bool,
     unload: bool,
@@ -220,7 +219,7 @@ async def clean_up_namespace(
     A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent. Where
     the strategy keeps subscriptions, they are set to their end instead of removed.
 
-    :param clusters: the namespace's replication clusters before the run, to which it goes on replicating.
+    :param original: with the lists of clusters before the run, to which blue goes on replicating.
     :param unload: unload the topics of which nothing is left to read.
     :param remove_topics: consumers that subscribe by pattern lose a topic on green when it is deleted here, and clients
         cannot reach a partitioned topic through blue any more: only when all applications name green.
@@ -228,7 +227,8 @@ async def clean_up_namespace(
     """
     require_verdict(run, move)
     if move.strategy.copies:
-        await end_replication(blue, moves.blue, move.namespace, moves.green, clusters)
+        clusters, lists = original.replication[str(move.namespace)], original.own_lists(move.namespace)
+        await end_replication(blue, moves.blue, move.namespace, moves.green, clusters, lists)
     topics = stored_transfers(run, str(move.namespace)).values()
     finish = _skip_backlog if move.strategy.keeps_subscriptions else _remove_subscription
     removed = [

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, register_cluster, replicates_to
+from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, register_cluster, topics_without
 from pulsar_fleet.links.lag import read_replication_progress
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.links.start_position import copy_from
@@ -104,6 +104,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
     Green first gets subscriptions that keep what is replicated: without one green deletes it. Namespaces that an
     earlier attempt cut over are left out.
     """
+    original = freeze.find_original_settings(run)
     async with sides.open() as (blue, green):
         replicated = _replicated(await without_moved(blue, moves))
         if replicated:
@@ -115,10 +116,11 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             reserving = (reserve_subscriptions(blue, green, topic, consumed=consumed) for topic in move.partitions)
             names = await asyncio.gather(*reserving)
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
-            if not await replicates_to(blue, move.namespace, moves.green):
-                copying = (copy_from(blue, topic, moves.green) for topic in move.partitions)
-                await asyncio.gather(*copying)
-            await begin_replication(blue, moves.blue, move.namespace, moves.green)
+            lists = original.own_lists(move.namespace) if original else {}
+            missing = await topics_without(blue, move.namespace, moves.green, move.topics, lists)
+            copying = (copy_from(blue, topic, moves.green) for topic in move.partitions if topic.parent in missing)
+            await asyncio.gather(*copying)
+            await begin_replication(blue, moves.blue, move.namespace, moves.green, lists)
             # A replicator starts when its topic is loaded: reading the statistics loads it.
             await required_stats(blue, move.partitions)
     return len(replicated)

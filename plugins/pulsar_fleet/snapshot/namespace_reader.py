@@ -119,7 +119,7 @@ class NamespaceReader:
         name, record = contents.name, overrides_in(contents.state.policies)
         states = await self.reads.read(f"{TOPIC_POLICIES_OF}{name}", self.policies.read(name)) or ()
         if record:
-            states = tuple(_original(record, state) for state in states)
+            states = tuple(original_state(record, state) for state in states)
         return [*sorted(states, key=lambda state: (state.topic, state.scope))]
 
     async def _topic(self, topic: TopicName, existing: Collection[TopicName] | None) -> list[Row]:
@@ -223,7 +223,8 @@ class NamespaceReader:
             return isinstance(error, NotFound)
 
 
-def _original(record: NamespaceOverrides, state: TopicPolicyState) -> TopicPolicyState:
+def original_state(record: NamespaceOverrides, state: TopicPolicyState) -> TopicPolicyState:
+    """Policies of a topic with their original values: a run overrides local policies only."""
     if state.scope != Scope.LOCAL:
         return state
     return replace(state, policies=record.original_topic_policies(state.topic, state.policies))

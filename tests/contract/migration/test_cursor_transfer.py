@@ -20,10 +20,14 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import overrides_in
+from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import begin_replication, end_replication, register_cluster
+from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
@@ -39,6 +43,8 @@ from pulsar_fleet.migration.steps import (
 )
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.resources import lists_of_topics, read_clusters_in_effect
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
@@ -333,6 +339,71 @@ async def test_other_clusters_stay_in_the_list_while_green_is_added_and_removed(
     await on_blue.delete(f"/tenants/{name.tenant}")
     for other in others:
         await on_blue.delete(f"/clusters/{other}")
+
+
+async def give_list(admin: AdminClient, topic: TopicName, clusters: list[str], *, shared: bool = False) -> None:
+    """The topic has this list of its own, local or global."""
+    await admin.post(f"/{topic.path}/replication", clusters, isGlobal=shared)
+    async with asyncio.timeout(20):
+        while await admin.get(f"/{topic.path}/replication", isGlobal=shared) != clusters:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["local", "global"])
+async def test_a_topic_with_a_list_of_its_own_is_copied_until_the_abort(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_blue: AdminClient,
+    tmp_path: Path,
+    shared: bool,
+) -> None:
+    far = f"far-{uuid4().hex[:6]}"
+    carried = await make(blue, green, new_namespace(), tmp_path, 900, "history")
+    ((topic, _),) = carried.expected.items()
+    own, tenant = {"adminRoles": [], "allowedClusters": ["blue"]}, f"/tenants/{topic.namespace.tenant}"
+    await on_blue.put_cluster(far, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"})
+    await on_blue.post(tenant, own | {"allowedClusters": ["blue", far]})
+    # A broker takes a global list only where the namespace is replicated.
+    clusters = ["blue", far] if shared else ["blue"]
+    await on_blue.post(f"/namespaces/{topic.namespace.path}/replication", clusters)
+    await give_list(on_blue, topic, ["blue", far], shared=shared)
+    async with asyncio.timeout(30):
+        await carried.replicate()
+        await carried.replicate()
+    assert await read_clusters_in_effect(on_blue, topic) == sorted(["blue", far, "green"])
+    assert len(await asyncio.to_thread(entries_of, green, topic)) == 900 // BATCH
+    selection = Selection(namespaces=frozenset({topic.namespace}))
+    snapshot = await collect(on_blue, selection, redactor=Redactor(b"0123456789abcdef"))
+    assert lists_of_topics(snapshot.topic_policies) == {topic: {"blue", far}}
+    await abort_migration(carried.sides, carried.run, carried.moves)
+    for is_global in (False, True):
+        stored = await on_blue.get(f"/{topic.path}/replication", isGlobal=is_global)
+        assert sorted(stored or ()) == (["blue", far] if is_global is shared else [])
+    namespace = await on_blue.namespace(topic.namespace) or {}
+    assert (sorted(namespace["replication_clusters"]), overrides_in(namespace)) == (clusters, None)
+    await on_blue.delete(f"/{topic.path}/replication", isGlobal=shared)
+    await on_blue.post(f"/namespaces/{topic.namespace.path}/replication", ["blue"])
+    await on_blue.post(tenant, own)
+    await on_blue.delete(f"/clusters/{far}")
+
+
+async def test_a_moved_topic_with_a_list_of_its_own_has_it_back_in_the_end(
+    blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, on_blue: AdminClient, tmp_path: Path
+) -> None:
+    carried = await make(blue, green, new_namespace(), tmp_path, 900, "history")
+    ((topic, _),) = carried.expected.items()
+    await give_list(on_blue, topic, ["blue"])
+    async with asyncio.timeout(30):
+        await carried.replicate()
+    await carried.switch(IndividuallyAcknowledged.CARRY)
+    await verify_messages(carried)
+    await verify_subscriptions(carried.sides, carried.run, carried.moves)
+    await restore_blue(carried.sides, carried.run, carried.before, delete_topics=False)
+    await prove_messages(carried.sides, carried.run, carried.moves)
+    assert await read_clusters_in_effect(on_blue, topic) == ["blue", "green"]
+    await clean_up_blue(carried.sides, carried.run, carried.moves, carried.before)
+    assert await read_clusters_in_effect(on_blue, topic) == ["blue"]
 
 
 async def test_a_replicated_subscription_keeps_flag_and_cursor_when_set_twice(

@@ -274,6 +274,32 @@ async def test_the_last_of_two_runs_in_a_tenant_restores_what_the_first_allowed(
         await release(move.sides, move.run)
 
 
+async def test_a_list_of_a_topic_that_a_dead_run_extended_is_shortened_again(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    """The namespace was replicated before, this topic was not."""
+    name, topic = moving.namespace, moving.topic(AUDIT)
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, name.tenant, "green")
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue", "green"])
+    await on_blue.post(f"/{topic.path}/replication", ["blue"])
+    await moving.freeze_blue()
+    assert moving.before().own_lists(name) == {topic: ["blue"]}
+    await begin_replication(on_blue, "blue", name, "green", moving.before().own_lists(name))
+    assert sorted(await on_blue.get(f"/{topic.path}/replication")) == ["blue", "green"]
+    assert (await restore_overrides(on_blue, ended=moving.run.id)).replicating == (str(name),)
+    await restore_overrides(on_green, ended=moving.run.id)
+    again = replace(moving, run=replace(moving.run, id="again"))
+    await again.freeze_blue()
+    assert again.before().own_lists(name) == {topic: ["blue"]}
+    assert not (await restore_overrides(on_blue, ended="again", stop_replication=True)).replicating
+    document = await on_blue.namespace(name) or {}
+    assert (sorted(document["replication_clusters"]), document["properties"]) == (["blue", "green"], {})
+    assert await on_blue.get(f"/{topic.path}/replication") == ["blue"]
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue"])
+    await restore_overrides(on_green, ended="again")
+
+
 @pytest.mark.long
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:
     await moving.freeze_blue()

@@ -111,6 +111,17 @@ def test_a_third_cluster_that_was_listed_before_stays_when_green_leaves() -> Non
     assert without_overrides(since)["replication_clusters"] == since["replication_clusters"]
 
 
+@pytest.mark.parametrize(
+    ("current", "original"),
+    [(["far", "green", "blue"], ["blue", "far"]), (["blue", "green"], ["blue", "green"]), (["blue"], ["blue"])],
+)
+def test_a_list_of_a_topic_is_read_as_it_was_unless_it_was_set_since(current: list[str], original: list[str]) -> None:
+    record = recorded(None, None, None, None)
+    assert record.original_topic_policies(str(EVENTS), {"replicationClusters": current}) == {
+        "replicationClusters": original
+    }
+
+
 def test_a_tenant_that_allows_green_for_the_run_only_is_read_without_it() -> None:
     settings = OriginalSettings(green="green", publish_rates={}, replication={}, allowed={"acme": ["blue"]})
     snapshot = Snapshot(
@@ -136,6 +147,7 @@ def recorded(
         inactive={str(ORDERS): inactive},
         topic_rates={str(EVENTS): own_rate},
         topic_inactive={str(EVENTS): own_inactive},
+        topic_replication={str(EVENTS): ["blue", "far"]},
     )
     record = settings.record(ORDERS, run="moved", since="2026-11-23T00:00:00+00:00", cluster="blue")
     assert OriginalSettings.recorded({str(ORDERS): record}) == settings

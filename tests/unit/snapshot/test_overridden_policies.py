@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, NamespaceOverrides
 from pulsar_fleet.snapshot.model import TopicPolicyState
-from pulsar_fleet.snapshot.namespace_reader import _original
+from pulsar_fleet.snapshot.namespace_reader import original_state
 
 EVENTS = "persistent://acme/orders/events"
 RECORD = NamespaceOverrides(
@@ -23,5 +23,5 @@ def test_only_the_local_policies_of_a_topic_get_their_original_values() -> None:
     local, shared = (
         TopicPolicyState(EVENTS, scope, {"publishRate": QUIESCED_RATE}, 0) for scope in ("local", "global")
     )
-    assert _original(RECORD, local).policies == {"publishRate": {"publishThrottlingRateInMsg": 9}}
-    assert _original(RECORD, shared) == shared
+    assert original_state(RECORD, local).policies == {"publishRate": {"publishThrottlingRateInMsg": 9}}
+    assert original_state(RECORD, shared) == shared

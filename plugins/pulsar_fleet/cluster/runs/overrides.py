@@ -65,6 +65,7 @@ class NamespaceOverrides(Document):
     :param allowed: the clusters that the tenant allows; None in the records of earlier releases.
     :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
+    :param topic_replication: topic with its own list of clusters, local or global, without `replicates_to` → the list.
     """
 
     SCHEMA_VERSION = 1
@@ -80,15 +81,14 @@ class NamespaceOverrides(Document):
     allowed: list[str] | None = None
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
+    topic_replication: Mapping[str, list[str]] = field(default_factory=dict)
 
     def original_policies(self, document: JsonObject) -> JsonObject:
         """The policies document of the namespace without the overrides."""
         rates = dict(document.get("publishMaxMessageRate") or {})
         rates[self.cluster] = _original_rate(rates.get(self.cluster), self.publish_rate)
         own = document.get("inactive_topic_policies")
-        clusters = document.get("replication_clusters") or []
-        if set(clusters) == {*self.replication, self.cluster, self.replicates_to}:
-            clusters = self.replication
+        clusters = self._original_list(document.get("replication_clusters") or [], self.replication)
         return {
             **document,
             "publishMaxMessageRate": {cluster: rate for cluster, rate in rates.items() if rate is not None},
@@ -108,7 +108,12 @@ class NamespaceOverrides(Document):
         if topic in self.topic_inactive and "inactiveTopicPolicies" in document:
             own, value = self.topic_inactive[topic], document["inactiveTopicPolicies"]
             original["inactiveTopicPolicies"] = original_value(value, own, never_deleting(own))
+        if topic in self.topic_replication and (clusters := document.get("replicationClusters")):
+            original["replicationClusters"] = self._original_list(clusters, self.topic_replication[topic])
         return original
+
+    def _original_list(self, clusters: list[str], original: list[str]) -> list[str]:
+        return original if {*clusters} == {*original, self.cluster, self.replicates_to} else clusters
 
 
 def _original_rate(rate: Json, original: Json) -> Json:

@@ -142,16 +142,15 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
     nothing. Returns the namespaces that were flagged.
     """
     original = find_original_settings(run)
-    replication = original.replication if original else {}
     flagged = []
     async with sides.open() as (blue, green):
         for name in names:
             on_blue, on_green = await asyncio.gather(blue.namespace(name), green.namespace(name))
             if on_blue is None or on_blue.get("migrated") or (on_green or {}).get("migrated"):
                 continue
-            if str(name) in replication:
-                cluster = await green.cluster_name()
-                await end_replication(green, cluster, name, await blue.cluster_name(), replication[str(name)])
+            if original and (clusters := original.replication.get(str(name))) is not None:
+                own, other = await green.cluster_name(), await blue.cluster_name()
+                await end_replication(green, own, name, other, clusters, original.own_lists(name))
             topics = await read_partition_counts(blue, name)
             await recreate_missing(blue, name, topics, green)
             await require_loaded(

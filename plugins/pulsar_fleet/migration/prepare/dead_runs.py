@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.restore import flagged_namespaces, restore_original_settings
+from pulsar_fleet.migration.prepare.restore import flagged_namespaces, is_replicating, restore_original_settings
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ async def _replicating(admin: AdminClient, records: Mapping[str, NamespaceOverri
     replicating = []
     for name, record in records.items():
         document = await admin.namespace(NamespaceName.parse(name)) or {}
-        if "replication" in _overridden_policies(document, record):
+        if await is_replicating(admin, document, record):
             replicating.append(name)
     return tuple(replicating)
 
@@ -259,7 +259,8 @@ def _is_live(lease: Lease, now: float, ended: str) -> bool:
 
 async def _end_replication(admin: AdminClient, name: str, record: NamespaceOverrides) -> None:
     namespace, own = NamespaceName.parse(name), await admin.cluster_name()
-    await end_replication(admin, own, namespace, record.replicates_to, record.replication)
+    topics = OriginalSettings.recorded({name: record}).own_lists(namespace)
+    await end_replication(admin, own, namespace, record.replicates_to, record.replication, topics)
 
 
 async def _remove_leases(admin: AdminClient, names: frozenset[str], ended: str) -> None:

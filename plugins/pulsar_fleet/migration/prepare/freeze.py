@@ -29,6 +29,8 @@ from pulsar_fleet.migration.prepare.brokers import freeze_brokers
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import INACTIVE, RATE, override
+from pulsar_fleet.snapshot.namespace_reader import original_state
+from pulsar_fleet.snapshot.resources import lists_of_topics
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
@@ -66,7 +68,7 @@ async def read_original_settings(
     records = {name: overrides_in(document) for name, document in zip(names, documents, strict=True)}
     policies = [without_overrides(document) for document in documents]
     rates = [(document.get("publishMaxMessageRate") or {}).get(own_name) for document in policies]
-    topics = await _topics_with_own_policies(blue, names)
+    topics, lists = await _topics_with_own_policies(blue, records)
     for record in filter(None, records.values()):
         topics[RATE] |= {TopicName.parse(topic) for topic in record.topic_rates}
         topics[INACTIVE] |= {TopicName.parse(topic) for topic in record.topic_inactive}
@@ -85,6 +87,7 @@ async def read_original_settings(
         },
         topic_rates=await _local(blue, topics[RATE], RATE, records),
         topic_inactive=await _local(blue, topics[INACTIVE], INACTIVE, records),
+        topic_replication={topic: sorted(clusters) for topic, clusters in lists.items() if green not in clusters},
     )
 
 
@@ -155,17 +158,26 @@ async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     return policies
 
 
-async def _topics_with_own_policies(blue: AdminClient, names: Iterable[NamespaceName]) -> dict[str, set[TopicName]]:
-    """Policy → topics with a value of their own, local or global: one pass per namespace, no call per topic."""
+async def _topics_with_own_policies(
+    blue: AdminClient, records: Mapping[NamespaceName, NamespaceOverrides | None]
+) -> tuple[dict[str, set[TopicName]], dict[str, frozenset[str]]]:
+    """Policy → topics with a value of their own, local or global; topic with a list of clusters of its own → that list.
+
+    One pass per namespace, no call per topic. The lists are the original ones.
+    """
     topics: dict[str, set[TopicName]] = {RATE: set(), INACTIVE: set()}
+    lists: dict[str, frozenset[str]] = {}
     async with TopicPolicyReader(blue, None) as reader:
-        for name in names:
-            for state in await reader.read(name):
+        for name, record in records.items():
+            states = await reader.read(name)
+            originals = [original_state(record, state) for state in states] if record else states
+            lists |= {str(topic): clusters for topic, clusters in lists_of_topics(originals).items()}
+            for state in states:
                 if state.policies.get("publishRate"):
                     topics[RATE].add(TopicName.parse(state.topic))
                 if state.policies.get("inactiveTopicPolicies"):
                     topics[INACTIVE].add(TopicName.parse(state.topic))
-    return topics
+    return topics, lists
 
 
 async def _local(

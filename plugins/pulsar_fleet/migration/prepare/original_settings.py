@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, without_added
 from pulsar_fleet.snapshot.model import Snapshot, TenantState
@@ -23,6 +23,7 @@ class OriginalSettings(Document):
     :param inactive: namespace → its inactive-topic policies, None where there were none.
     :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
+    :param topic_replication: topic with its own list of clusters, local or global, without green → the list.
     """
 
     SCHEMA_VERSION = 3
@@ -35,6 +36,7 @@ class OriginalSettings(Document):
     inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
+    topic_replication: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:
@@ -58,6 +60,10 @@ class OriginalSettings(Document):
         """Topics of a namespace that have their own inactive-topic policies."""
         return _within(self.topic_inactive, namespace)
 
+    def own_lists(self, namespace: NamespaceName) -> dict[TopicName, list[str]]:
+        """Topics of a namespace that have their own list of clusters, without green."""
+        return _within(self.topic_replication, namespace)
+
     def record(self, namespace: NamespaceName, *, run: str, since: str, cluster: str) -> NamespaceOverrides:
         """The record of a namespace that is stored on the cluster."""
         name = str(namespace)
@@ -72,6 +78,7 @@ class OriginalSettings(Document):
             allowed=self.allowed.get(namespace.tenant),
             topic_rates={str(topic): rate for topic, rate in self.own_rates(namespace).items()},
             topic_inactive={str(topic): value for topic, value in self.own_inactive(namespace).items()},
+            topic_replication={str(topic): clusters for topic, clusters in self.own_lists(namespace).items()},
         )
 
     @classmethod
@@ -89,6 +96,9 @@ class OriginalSettings(Document):
             inactive={name: record.inactive for name, record in records.items()},
             topic_rates={topic: rate for record in records.values() for topic, rate in record.topic_rates.items()},
             topic_inactive={topic: own for record in records.values() for topic, own in record.topic_inactive.items()},
+            topic_replication={
+                topic: clusters for record in records.values() for topic, clusters in record.topic_replication.items()
+            },
         )
 
 
@@ -108,6 +118,6 @@ def _original_tenant(state: TenantState, original: OriginalSettings) -> TenantSt
     return replace(state, allowed_clusters=tuple(without_added(state.allowed_clusters, original.green, allowed)))
 
 
-def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:
+def _within(topics: Mapping[str, Json], namespace: NamespaceName) -> dict[TopicName, Json]:
     named = {TopicName.parse(text): value for text, value in topics.items()}
     return {topic: value for topic, value in named.items() if topic.namespace == namespace}

@@ -12,10 +12,10 @@ from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.runs.overrides import PROPERTY, overrides_in
+from pulsar_fleet.cluster.runs.overrides import PROPERTY, NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import disallow_cluster
+from pulsar_fleet.links.cluster_lists import disallow_cluster, topics_with
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
 from pulsar_fleet.migration.prepare.brokers import restore_brokers
@@ -164,12 +164,17 @@ async def _restore_inactive(
     return (f"{INACTIVE} of {owner}",) if await restore_inactive(blue, owner, value) else ()
 
 
+async def is_replicating(blue: AdminClient, document: JsonObject, record: NamespaceOverrides) -> bool:
+    """Whether the namespace with these policies, or a topic with its own list, still names the cluster of the run."""
+    extended = record.original_policies(document)["replication_clusters"] != document.get("replication_clusters")
+    topics = map(TopicName.parse, record.topic_replication)
+    return extended or bool(await topics_with(blue, record.replicates_to, [*topics]))
+
+
 async def _remove_record(blue: AdminClient, name: NamespaceName) -> tuple[str, ...]:
     """Remove the record, unless something is still overridden: replication goes on until it is ended."""
     document = await blue.namespace(name) or {}
     record = overrides_in(document)
-    if record is not None and record.original_policies(document)["replication_clusters"] == document.get(
-        "replication_clusters"
-    ):
+    if record is not None and not await is_replicating(blue, document, record):
         await blue.delete(f"/namespaces/{name.path}/property/{PROPERTY}")
     return ()
