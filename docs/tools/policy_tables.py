@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Level
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.versions import FACTS, RELEASES, Redirect, Role
+from pulsar_fleet.preflight.target_limits import TABLE
 from pulsar_fleet.snapshot.coverage import CONTENTS
 
 PAGE = "fidelity.md"
@@ -71,6 +72,7 @@ def _tables() -> Mapping[str, str]:
             ("policy", "set by", "unset by", "form", "while not set", "order, hazard, secrets"), TOPIC_CATALOGUE
         ),
         "refused values": _refusals(),
+        "target limits": _limits(),
     }
 
 
@@ -95,6 +97,25 @@ def _refusals() -> str:
         created = "yes" if rule.created else ""
         lines.append(_line((f"`{rule.field}`", ", ".join(of), rule.says, created, rule.offer or "no other value")))
     return "\n".join([_line(head), _line(["---"] * len(head)), *lines])
+
+
+def _limits() -> str:
+    head = ("the target refuses", "by", "since", "what becomes of it", "finding of a plan", "plans", "diagnosis")
+    rows = [
+        _line(
+            (
+                limit.refuses,
+                limit.read,
+                limit.since,
+                limit.effect,
+                _names(limit.ids),
+                "of copies and of replication" if limit.replicated else "of copies",
+                f"`{limit.cause}`" if limit.cause else "",
+            )
+        )
+        for limit in TABLE
+    ]
+    return "\n".join([_line(head), _line(["---"] * len(head)), *rows])
 
 
 def _versions() -> str:

@@ -20,6 +20,7 @@ from pulsar_fleet.cluster.defects.catalogue import DEFECTS
 from pulsar_fleet.cluster.defects.model import Condition
 from pulsar_fleet.planning.hazards.rules import CALL_RULES
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.target_limits import TABLE
 
 _ID = re.compile(r"[a-z]+(-[a-z]+)+")
 _SEPARATOR = re.compile(r"; (?=[\w.-]+: (?:GET|PUT|POST|DELETE) /admin/v2/)")
@@ -57,6 +58,7 @@ def inventory() -> frozenset[str]:
         )
         - _NOT_IDS
         - {"client-follows"}
+        | {id_ for limit in TABLE for id_ in limit.ids}
     ) | KNOWN_DEFECTS
 
 

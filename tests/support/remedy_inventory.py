@@ -159,6 +159,23 @@ INVENTORY: tuple[Group, ...] = (
         },
     ),
     Group(
+        Kind.DECISION,
+        "contract/replication/test_target_limits.py::test_the_doctor_names_a_message_that_the_target_refuses",
+        "unit/replication/test_limits_of_plans.py::test_a_limit_that_both_clusters_have_is_no_finding",
+        {
+            "message-size-lower": ("set the limit of green on blue too",),
+        },
+    ),
+    Group(
+        Kind.DECISION,
+        "contract/replication/test_target_limits.py::test_the_doctor_names_a_message_that_the_target_refuses",
+        _NOT_IN_PAIRS,
+        {
+            "delay-limit-lower": ("set the limit of green on blue too",),
+            "replicators-not-encrypted": ("Where it must be required, do not replicate",),
+        },
+    ),
+    Group(
         Kind.CALL,
         "contract/preflight/test_bookies.py::test_more_bookies_than_green_has_are_named_before_anything_changes",
         _NOT_IN_PAIRS,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import (
     auto_creation,
-    bookies,
     brokers,
     changed_defaults,
     clusters,
@@ -17,13 +16,13 @@ from pulsar_fleet.preflight.checks import (
     policies,
     roles,
     schemas,
-    target_rules,
     topics,
     unread,
     versions,
 )
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.preflight.target_limits import TABLE
 from pulsar_fleet.snapshot.model import Snapshot
 
 Check = Callable[[Pair], Iterator[Finding]]
@@ -58,20 +57,9 @@ CHECKS: tuple[Check, ...] = (
     auto_creation.replicators_can_create,
     schemas.broker_schema_rules_match,
     schemas.namespace_schema_rules_match,
-    schemas.replicators_may_register,
-    schemas.schemas_are_compatible,
-    limits.tenants_fit,
-    limits.namespaces_fit,
-    limits.topics_fit,
-    limits.partitions_fit,
-    limits.subscriptions_fit,
-    limits.persistence_fits,
-    bookies.bookies_suffice,
-    limits.messages_fit,
+    *(limit.check for limit in TABLE),
     limits.resource_groups_fit,
     policies.policies_can_be_created,
-    target_rules.values_are_accepted,
-    target_rules.admin_roles_are_accepted,
     policies.effective_policies_match,
     policies.namespaces_are_active,
     policies.offloaders_are_installed,

@@ -47,19 +47,22 @@ class Probes:
 
     :param schemas: the answers of the target's broker about versions of the source.
     :param lag_seconds: how long messages may wait on the source before they are replicated; 0 if no lag is expected.
+    :param replicating: namespaces that a run is about to replicate, although no list says so yet.
     """
 
     source: Measurements = field(default_factory=Measurements)
     target: Measurements = field(default_factory=Measurements)
     schemas: tuple[SchemaAnswer, ...] = ()
     lag_seconds: int = 0
+    replicating: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both clusters; `translated` is the source in the target's terms.
+    """Both clusters; `translated` is what the target will have, in its terms: the source where it is copied.
 
     :param keeps_policies: the plan leaves namespaces that the target has as they are there.
+    :param kept: namespaces and topics of which the target keeps its own policies.
     """
 
     source: Snapshot
@@ -67,12 +70,17 @@ class Pair:
     translated: Snapshot
     probes: Probes = field(default_factory=Probes)
     keeps_policies: bool = False
+    kept: frozenset[str] = frozenset()
 
     def policies_after(self, namespace: str) -> JsonObject:
         """The policies that a namespace has on the target after the plan; empty if neither side has it."""
         planned = {row.name: row.policies for row in self.translated.namespaces}.get(namespace, {})
         present = self.target_namespaces().get(namespace)
         return present.policies if present is not None and self.keeps_policies else planned
+
+    def owner(self, name: str) -> str:
+        """The cluster on which the policies of a namespace or topic are set that the target will have."""
+        return self.target.cluster if name in self.kept else self.source.cluster
 
     def values(self, source: Json, target: Json) -> str:
         """`blue 12, green 8`; the entries of a list are joined."""

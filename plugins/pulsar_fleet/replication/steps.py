@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import wait_ended
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.preflight.waivers import accept, apply_waivers
 from pulsar_fleet.replication.clusters import Clusters
@@ -55,8 +56,8 @@ Progress = Callable[[int, int], None]
 async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicationPlan:
     """Read every cluster, check every link, and store the plan with its findings; nothing is changed.
 
-    Calls: those of a snapshot of each cluster; where a cluster leaves, the statistics of its topics, which
-    loads them; with history, those of topics that exist already.
+    Calls: those of a snapshot of each cluster, and one for its bookies; where a cluster leaves, the statistics of its
+    topics, which loads them; with history, those of topics that exist already.
 
     :raises NotFound: a selected namespace or topic exists on no member.
     :raises InvalidRequest: a waiver that matches no blocker.
@@ -83,6 +84,7 @@ async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPla
             name: await never_used(clusters.admins[name], topics)
             for name, topics in topics_with_history(snapshots, planned, request).items()
         },
+        bookies={name: await read_bookies(clusters.admins[name]) for name in clusters.topology.remaining},
     )
     found = check_replication(snapshots, planned, request, observations)
     planned = replace(planned, unused={name: tuple(sorted(names)) for name, names in observations.never_used.items()})

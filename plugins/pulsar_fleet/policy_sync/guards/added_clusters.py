@@ -15,8 +15,9 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.compatibility import check_compatibility
-from pulsar_fleet.preflight.context import Probes
+from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
@@ -135,6 +136,7 @@ class _Direction:
 
     async def problem(self) -> str:
         schemas = await probe_schemas(self.admin, self.source, self.target)
-        for finding in blockers(check_compatibility(self.source, self.target, Probes(schemas=schemas))):
+        probes = Probes(schemas=schemas, target=Measurements(bookies=await read_bookies(self.admin)))
+        for finding in blockers(check_compatibility(self.source, self.target, probes)):
             return f"{finding.id} on {finding.resource}: {finding.evidence}; {finding.remedy.rstrip('.')}"
         return ""

@@ -69,13 +69,13 @@ def _too_few(
     pair: Pair, owner: NamespaceName | TopicName, policy: Mapping[str, Json], scope: Scope, count: int
 ) -> Finding:
     """A smaller ensemble keeps the number of copies of a message while it is not below the write quorum."""
-    source, target = pair.source.cluster, pair.target.cluster
+    source, target = pair.owner(str(owner)), pair.target.cluster
     copies = int(policy.get(_WRITES) or 0)
     remedy, call = f"add bookies to {target} until it has {policy[_ENSEMBLE]}", ""
     if 0 < copies <= count:
         smaller = {**policy, _ENSEMBLE: count}
         remedy += (
-            f", or set {_ENSEMBLE} to {count} on {source} and take the snapshot again: each message keeps its {copies} "
+            f", or set {_ENSEMBLE} to {count} on {source} and plan again: each message keeps its {copies} "
             "copies, on fewer bookies"
         )
         call = "" if scope is Scope.GLOBAL else _setter(source, owner, smaller)

@@ -77,20 +77,18 @@ def topics_fit(pair: Pair) -> Iterator[Finding]:
         if most <= 0 or total <= most or not set(source_counts) - set(existing):
             continue
         path = f"/namespaces/{NamespaceName.parse(namespace.name).path}/maxTopicsPerNamespace"
+        owner = pair.owner(namespace.name)
         yield blocker(
             "too-many-topics",
             namespace.name,
             f"{total} topics and partitions after the copy, at most {most} allowed"
             + ("" if own is not None else " by maxTopicsPerNamespace of the brokers"),
             f"The last {total - most} topics and partitions are refused.",
-            f"raise the limit of the namespace on {pair.source.cluster} and take the snapshot again."
+            f"raise the limit of the namespace on {owner} and plan again."
             if own is not None
-            else f"set the limit that applies on {pair.source.cluster}, or a higher one, on the namespace there (0: "
-            "none) and "
-            "take the snapshot again: the plan copies it.",
-            call=call_text(
-                pair.source.cluster, with_body("POST", path, _limit(pair, own, "maxTopicsPerNamespace", total))
-            ),
+            else f"set the limit that applies on {pair.source.cluster}, or a higher one, on the namespace on {owner} "
+            f"(0: none) and plan again{'' if namespace.name in pair.kept else ': the plan copies it'}.",
+            call=call_text(owner, with_body("POST", path, _limit(pair, own, "maxTopicsPerNamespace", total))),
             values=(total, most),
         )
 

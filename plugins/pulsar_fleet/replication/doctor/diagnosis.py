@@ -31,6 +31,7 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     lag_text,
     on,
 )
+from pulsar_fleet.replication.doctor.causes.refusals import find_lower_limits, find_refusals
 from pulsar_fleet.replication.doctor.causes.schemas import find_schema_causes
 from pulsar_fleet.replication.doctor.causes.subscriptions import find_subscription_causes
 from pulsar_fleet.replication.doctor.causes.topics import find_topic_causes
@@ -122,11 +123,12 @@ def _of_namespace(
     if causes or not pair.here.is_served or (pair.there and not pair.there.is_served):
         return
     yield from find_auto_creation_cause(pair)
-    for find in (find_topic_causes, find_schema_causes, find_limit_causes):
+    for find in (find_refusals, find_topic_causes, find_schema_causes, find_limit_causes):
         found = list(find(pair))
         yield from found
         pair = _without(pair, {_key(row.facts) for explanation in found for row in explanation.replicators})
     yield from find_expiry(every, every.failing)
+    yield from find_lower_limits(every)
     remaining.append(pair)
 
 

@@ -60,6 +60,7 @@ class ClusterFacts:
     :param addresses: where it is known to answer.
     :param data: what other clusters store to reach it, with placeholders for secrets; None if that is unknown.
     :param version: of a broker that answered; empty if it is unknown.
+    :param bookies: how many it has; None if that is unknown.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ClusterFacts:
     addresses: frozenset[str] = frozenset()
     data: Mapping[str, Json] | None = None
     version: str = ""
+    bookies: int | None = None
 
     def setting(self, key: str) -> str:
         """A broker's setting, empty if it is not known."""

@@ -18,6 +18,8 @@ class Reading:
     :param backlog: entries that are not yet replicated.
     :param delay_seconds: age of the oldest of them that was read.
     :param sent_rate: messages per second, which the broker renews once a minute.
+    :param sent_bytes_rate: the same in bytes.
+    :param sent: messages and bytes since the topic was loaded, sent again or not; None where brokers do not say it.
     :param expired_rate: messages per second that expired before they were replicated.
     :param outbound: address of the connection to the target, empty without one.
     :param inbound: address of the connection by which the target replicates to us, empty without one.
@@ -27,6 +29,8 @@ class Reading:
     connected: bool = False
     delay_seconds: float = 0.0
     sent_rate: float = 0.0
+    sent_bytes_rate: float = 0.0
+    sent: tuple[int, int] | None = None
     expired_rate: float = 0.0
     outbound: str = ""
     inbound: str = ""
@@ -39,10 +43,17 @@ class Reading:
             connected=bool(document.get("connected")),
             delay_seconds=float(document.get("replicationDelayInSeconds") or 0),
             sent_rate=float(document.get("msgRateOut") or 0),
+            sent_bytes_rate=float(document.get("msgThroughputOut") or 0),
+            sent=_pair_of_counts(document),
             expired_rate=float(document.get("msgRateExpired") or 0),
             outbound=str(document.get("outboundConnection") or ""),
             inbound=str(document.get("inboundConnection") or ""),
         )
+
+
+def _pair_of_counts(document: JsonObject) -> tuple[int, int] | None:
+    messages, size = document.get("msgOutCount"), document.get("bytesOutCount")
+    return None if messages is None else (int(messages), int(size or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +104,27 @@ class ReplicatorFacts:
         return (self.moved or 0) / self.seconds if self.seconds else 0.0
 
     @property
+    def resent(self) -> bool | None:
+        """Whether it sent messages between the readings of which none was confirmed; None if that is unknown."""
+        sent = self._sent_between
+        return None if sent is None or self.moved is None else sent[0] > 0 and self.moved == 0
+
+    @property
+    def speed(self) -> tuple[float, float]:
+        """Messages and bytes per second: what it sent between the readings, or the broker's average: the higher."""
+        sent, seconds = self._sent_between or (0, 0), self.seconds or 1.0
+        last = self.last or Reading()
+        return max(sent[0] / seconds, self.per_second, last.sent_rate), max(sent[1] / seconds, last.sent_bytes_rate)
+
+    @property
+    def _sent_between(self) -> tuple[int, int] | None:
+        first, last = (reading.sent if reading else None for reading in (self.first, self.last))
+        if first is None or last is None:
+            return None
+        # A topic that was loaded again in between counts from 0.
+        return max(0, last[0] - first[0]), max(0, last[1] - first[1])
+
+    @property
     def growth_per_second(self) -> float:
         """Entries per second by which the backlog grows; negative while it shrinks."""
         if self.first is None or self.last is None or not self.seconds:
@@ -130,6 +162,7 @@ class TargetTopic:
 
     :param exists: None if that is unknown.
     :param stored_bytes: its backlog in bytes, by which a backlog quota counts.
+    :param received: messages and bytes per second of all its producers; None if that is unknown.
     :param missing: the schema versions of the source that the target does not have, in their order; empty if it has
         all of them, or if they were not read.
     :param strategy: the strategy by which the target judged the first of them.
@@ -138,5 +171,6 @@ class TargetTopic:
     exists: bool | None = None
     terminated: bool = False
     stored_bytes: int | None = None
+    received: tuple[float, float] | None = None
     missing: tuple[MissingSchema, ...] = ()
     strategy: str = ""

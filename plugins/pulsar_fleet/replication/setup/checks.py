@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.translation import translate_snapshot
+from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.checks import (
     auto_creation,
     brokers,
@@ -18,8 +19,9 @@ from pulsar_fleet.preflight.checks import (
     unread,
     versions,
 )
-from pulsar_fleet.preflight.context import Pair, blocker, warning
-from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.preflight.context import Measurements, Pair, Probes, blocker, warning
+from pulsar_fleet.preflight.findings import Finding, Severity, blockers_first
+from pulsar_fleet.preflight.target_limits import TABLE
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
@@ -38,13 +40,14 @@ _SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     auto_creation.namespace_auto_creation_matches,
     auto_creation.replicators_can_create,
     schemas.namespace_schema_rules_match,
-    schemas.replicators_may_register,
-    schemas.schemas_are_compatible,
     brokers.deduplication_survives_replication,
     policies.namespaces_are_active,
     unread.unread_resources_are_reported,
 )
 """The checks of two clusters that replication needs too."""
+
+_STOPS_REPLICATION = frozenset({"max-message-size-smaller"})
+"""Warnings of a copy of policies that are blockers here: a replicator stops at the first such message."""
 
 OF_COPIES_ONLY = frozenset({"topic-terminated", "shadow-topic", "auto-subscription-differs"})
 """Findings about what a copy leaves out, which replication does not need."""
@@ -67,11 +70,13 @@ class Observations:
     :param wrong_addresses: link → why the cluster data that its source has does not lead to its target.
     :param producers: cluster that leaves → topic → the number of connected producers.
     :param never_used: cluster → topics that another one has too, and that hold nothing and have no client here.
+    :param bookies: cluster → its bookies.
     """
 
     wrong_addresses: Mapping[Link, str] = field(default_factory=dict)
     producers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     never_used: Mapping[str, Collection[str]] = field(default_factory=dict)
+    bookies: Mapping[str, Bookies] = field(default_factory=dict)
 
 
 def check_replication(
@@ -89,7 +94,7 @@ def check_replication(
         *_wrong_addresses(observations),
         *_producers(observations),
         *stopped_positions(snapshots, planned, request),
-        *(finding for link in topology.links() for finding in _of_link(link, snapshots)),
+        *(finding for link in topology.links() for finding in _of_link(link, snapshots, observations)),
         *(
             finding
             for link in topology.links()
@@ -102,7 +107,7 @@ def check_replication(
     return blockers_first(findings.values())
 
 
-def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]:
+def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observations) -> Iterator[Finding]:
     source, target = snapshots[link.source], snapshots[link.target]
     translated, _ = translate_snapshot(source, target)
     both = [link.source, link.target]
@@ -113,6 +118,27 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]
             if finding.id not in OF_COPIES_ONLY:
                 yield replace(finding, remedy=REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
     yield from _partitions(pair)
+    probes = Probes(target=Measurements(bookies=observations.bookies.get(link.target)))
+    pair = replace(_with_own_policies(pair), probes=probes)
+    for finding in (finding for limit in TABLE if limit.replicated for finding in limit.check(pair)):
+        yield replace(finding, severity=Severity.BLOCKER) if finding.id in _STOPS_REPLICATION else finding
+
+
+def _with_own_policies(pair: Pair) -> Pair:
+    """The pair with the policies that the target keeps: this plan changes none that exist."""
+    namespaces = {row.name: row for row in pair.target.namespaces}
+    topics = {row.name for row in pair.target.topics}
+    added = (row for row in pair.translated.topic_policies if row.topic not in topics)
+    kept = (row for row in pair.target.topic_policies if row.topic in topics)
+    both = {state.name: state.policies.get("replication_clusters") for state in pair.translated.namespaces}
+    states = (
+        replace(own, policies={**own.policies, "replication_clusters": both[row.name]})
+        if (own := namespaces.get(row.name))
+        else row
+        for row in pair.translated.namespaces
+    )
+    translated = replace(pair.translated, namespaces=tuple(states), topic_policies=(*added, *kept))
+    return replace(pair, translated=translated, kept=frozenset({*namespaces, *topics}))
 
 
 def _replicating(snapshot: Snapshot, clusters: Sequence[str]) -> Snapshot:

@@ -497,6 +497,59 @@ def test_an_inbound_connection_is_no_fault_and_one_without_a_list_is_named() -> 
     assert ids(fleet(inbound, namespaces=sending), receive_only=frozenset({"blue"})) == []
 
 
+LOWER = "limit-lower-on-target"
+FIRST = Reading(connected=True, backlog=5, sent=(0, 0))
+RESENT = replace(STALLED, first=FIRST, last=replace(FIRST, sent=(9000, 90_000)))
+QUIET = replace(STALLED, first=FIRST, last=FIRST)
+DELAYS = {"policies": {"delayed_delivery_policies": {"maxDeliveryDelayInMillis": 9}}}
+
+
+def with_topic_policies(facts: FleetFacts, policies: TopicPolicies) -> FleetFacts:
+    return on_green(facts, topic_policies={TOPIC: policies})
+
+
+def with_bookies(facts: FleetFacts, count: int | None) -> FleetFacts:
+    return replace(facts, clusters={**facts.clusters, "green": cluster("green", bookies=count)})
+
+
+def test_what_the_target_refuses_is_the_cause_of_a_replicator_that_does_not_connect() -> None:
+    """Also where both clusters require encryption; a number of bookies that is not known is no cause."""
+    unlinked = with_target(fleet(DISCONNECTED), exists=True)
+    assert ids(on_green(unlinked, policies={"encryption_required": True})) == ["encryption-required"]
+    brokers = {**unlinked.clusters, "green": cluster("green", configuration={"encryptionRequireOnProducer": "true"})}
+    assert ids(replace(unlinked, clusters=brokers)) == ["encryption-required"]
+    wide = on_green(unlinked, policies={"persistence": {"bookkeeperEnsemble": 5}})
+    assert ids(with_bookies(wide, 1)) == ["bookies-missing"]
+    assert ids(with_bookies(wide, 5)) == ids(with_bookies(wide, None)) == ["disconnected-unexplained"]
+
+
+def test_a_namespace_that_is_full_explains_a_topic_that_is_missing() -> None:
+    missing = with_target(fleet(DISCONNECTED), exists=False)
+    other = {TopicName(NAME, "other"): 2}
+    full = on_green(missing, topics=other, policies={"max_topics_per_namespace": 2})
+    assert ids(full) == ["too-many-topics"]
+    assert ids(on_green(missing, topics=other, policies={"max_topics_per_namespace": 3})) == [
+        "disconnected-unexplained"
+    ]
+
+
+def test_a_lower_limit_explains_a_stall_only_where_messages_are_sent_again() -> None:
+    resent, quiet = (with_target(on_green(fleet(row), **DELAYS), exists=True) for row in (RESENT, QUIET))
+    assert ids(resent) == ["message-refused", LOWER]
+    assert ids(quiet) == ["stalled-unexplained", LOWER]
+
+
+@pytest.mark.parametrize(("per_second", "named"), [(0, False), (300, False), (600, True), (1100, True)])
+def test_a_rate_limit_explains_only_a_replicator_that_is_near_it(per_second: int, named: bool) -> None:
+    sent = int(per_second * STALLED.seconds)
+    row = replace(STALLED, first=FIRST, last=replace(FIRST, sent=(sent, sent)))
+    rate = {"dispatchThrottlingRateInMsg": 1000, "ratePeriodInSecond": 1}
+    facts = fleet(row)
+    limited = namespace("blue", policies={"replicatorDispatchRate": rate})
+    found = ids(replace(facts, namespaces={**facts.namespaces, ("blue", NAME): limited}))
+    assert found == (["replicator-rate-limited"] if named else ["stalled-unexplained"])
+
+
 @pytest.mark.parametrize(
     ("facts", "id_"),
     [
@@ -511,6 +564,11 @@ def test_an_inbound_connection_is_no_fault_and_one_without_a_list_is_named() -> 
                 },
             ),
             "replicator-rate-limited",
+        ),
+        (on_green(fleet(), policies={"delayed_delivery_policies": {"maxDeliveryDelayInMillis": 9}}), LOWER),
+        (
+            with_topic_policies(fleet(), TopicPolicies(local={"maxMessageSize": 1000})),
+            LOWER,
         ),
         (fleet(replace(STALLED, last=SLOW, cursors=(cursor(4, 4), cursor(5, 7)))), "behind"),
         (

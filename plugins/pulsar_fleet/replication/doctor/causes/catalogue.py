@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pulsar_fleet.preflight.target_limits import LOST, NO_ENCRYPTION, SAME_LIMIT, UNLINKED
 from pulsar_fleet.replication.doctor.causes.cause import Cause
 from pulsar_fleet.replication.doctor.causes.cluster_catalogue import CLUSTER_CAUSES
 from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, POLICY_TOPIC, Severity
@@ -214,6 +215,45 @@ _CAUSES = (
         automatic=True,
     ),
     # Limits.
+    Cause(
+        "encryption-required",
+        FAULT,
+        "The target requires encryption of producers, and replicators do not encrypt, also not messages that are "
+        "encrypted.",
+        UNLINKED,
+        NO_ENCRYPTION,
+    ),
+    Cause(
+        "bookies-missing",
+        FAULT,
+        "A ledger of the topic asks for more bookies than the target has.",
+        "The topic can be neither created nor read on {target}, and calls about it time out.",
+        "add bookies to {target}, or set a persistence with fewer bookies there (POST …/persistence).",
+    ),
+    Cause(
+        "too-many-topics",
+        FAULT,
+        "The target lacks the topic, and its namespace has as many topics and partitions as it allows.",
+        "No broker creates it there, and its replicators never connect.",
+        "raise the limit of the namespace on {target} (POST …/maxTopicsPerNamespace; 0 is no limit), or delete topics "
+        "there that nobody needs; brokers connect again within a minute.",
+    ),
+    Cause(
+        "message-refused",
+        FAULT,
+        "The replicator sends a message again and again, and the target has a limit for messages that the source does "
+        "not have.",
+        LOST,
+        "raise or remove the limit on {target} before producers on {source} publish more to this topic: the replicator "
+        "then sends the message, and nothing is lost. Set the same limit on {source}, where producers get an error.",
+    ),
+    Cause(
+        "limit-lower-on-target",
+        WARNING,
+        "The target has a limit for messages that the source does not have.",
+        LOST,
+        SAME_LIMIT,
+    ),
     Cause(
         "replicator-rate-limited",
         WARNING,

@@ -38,16 +38,31 @@ def find_expiry(pair: NamespacePair, rows: tuple[Assessed, ...]) -> Iterator[Exp
 
 def _rates(pair: NamespacePair, topic: TopicName, rows: list[Assessed]) -> Explained | None:
     dispatch = pair.effective("replicatorDispatchRate", topic, on_target=False)
-    if limit := _limit(dispatch, _DISPATCH):
-        evidence = f"The limit is {limit} on {pair.source}; {_speed(rows)}."
+    if slowed := [row for row in rows if _is_near(dispatch, _DISPATCH, row.facts.speed)]:
+        evidence = f"The limit is {_limit(dispatch, _DISPATCH)} on {pair.source}; {_speed(slowed)}."
         calls = on(pair.source, *_unset(pair, topic, "replicatorDispatchRate", on_target=False))
-        return pair.diagnose("replicator-rate-limited", evidence, explained=rows, resource=str(topic), calls=calls)
+        return pair.diagnose("replicator-rate-limited", evidence, explained=slowed, resource=str(topic), calls=calls)
     publish = pair.effective("publishRate", topic, on_target=True)
-    if limit := _limit(publish, _PUBLISH):
-        evidence = f"The limit is {limit} on {pair.target}; {_speed(rows)}."
+    if slowed := [row for row in rows if _is_near(publish, _PUBLISH, _received(pair, row))]:
+        evidence = f"The limit is {_limit(publish, _PUBLISH)} on {pair.target}; {_speed(slowed)}."
         calls = on(pair.target, *_unset(pair, topic, "publishRate", on_target=True))
-        return pair.diagnose("target-publish-limited", evidence, explained=rows, resource=str(topic), calls=calls)
+        return pair.diagnose("target-publish-limited", evidence, explained=slowed, resource=str(topic), calls=calls)
     return None
+
+
+def _received(pair: NamespacePair, row: Assessed) -> tuple[float, float]:
+    """Messages and bytes per second of the topic on the target: other producers count for its limit too."""
+    received, sent = pair.target_topic(row.facts.topic).received or (0.0, 0.0), row.facts.speed
+    return max(received[0], sent[0]), max(received[1], sent[1])
+
+
+def _is_near(rate: Json, keys: tuple[str, str], speed: tuple[float, float]) -> bool:
+    """Whether a speed reaches half of a limit: one that is far from it is not what slows the replicator."""
+    if not isinstance(rate, Mapping):
+        return False
+    seconds = int(rate.get("ratePeriodInSecond") or 1)
+    limits = (int(rate.get(key) or 0) / seconds for key in keys)
+    return any(limit > 0 and now >= limit / 2 for limit, now in zip(limits, speed, strict=True))
 
 
 def _unset(pair: NamespacePair, topic: TopicName, field: str, *, on_target: bool) -> tuple[Call, ...]:
@@ -91,5 +106,5 @@ def _limit(rate: Json, keys: tuple[str, str]) -> str:
 
 
 def _speed(rows: list[Assessed]) -> str:
-    speed = sum(row.facts.per_second for row in rows)
-    return f"{lag_text(rows)}, {speed:,.1f} entries/s confirmed"
+    confirmed, sent = (sum(row.facts.per_second for row in rows), sum(row.facts.speed[0] for row in rows))
+    return f"{lag_text(rows)}, {sent:,.1f} messages/s sent, {confirmed:,.1f} entries/s confirmed"

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.effective import effective_value
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
-from pulsar_fleet.replication.doctor.facts import ClusterFacts, FleetFacts, NamespaceFacts, PeerData
+from pulsar_fleet.replication.doctor.facts import ClusterFacts, FleetFacts, NamespaceFacts, PeerData, TopicPolicies
 from pulsar_fleet.replication.doctor.model import Diagnosis, RemedyCall, State
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
 
@@ -127,17 +126,23 @@ class NamespacePair:
 
     def effective(self, field: str, topic: TopicName, *, on_target: bool) -> Json:
         """The value of a topic policy that is in effect, None if no layer sets one."""
+        layers = self.in_effect(topic, on_target=on_target)
+        return None if layers is None else layers.value(field)
+
+    def in_effect(self, topic: TopicName | None, *, on_target: bool) -> Effective | None:
+        """What is in effect for a topic, or for the namespace without one; None for a target that was not read."""
         namespace = self.there if on_target else self.here
         cluster = self.clusters.target if on_target else self.clusters.source
         if namespace is None or cluster is None:
             return None
-        own = namespace.policies_of(topic)
-        return effective_value(
-            TOPIC_BY_FIELD[field],
+        own = TopicPolicies() if topic is None else namespace.policies_of(topic)
+        return Effective(
+            cluster=cluster.name,
             local=own.local,
             shared=own.shared,
             namespace=namespace.policies,
             configuration=cluster.configuration or {},
+            bookies=cluster.bookies,
         )
 
     def diagnose(

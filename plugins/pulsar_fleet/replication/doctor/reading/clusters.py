@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import is_secret_key, without_user_info
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.replication.doctor.facts import ClusterFacts, PeerData, Unread
 from pulsar_fleet.replication.doctor.model import placeholder
 
@@ -28,9 +29,19 @@ _SETTINGS = (
     "brokerServicePort",
     "createTopicToRemoteClusterForReplication",
     "defaultNumPartitions",
+    "delayedDeliveryEnabled",
+    "delayedDeliveryMaxDelayInMillis",
     "dispatchThrottlingRatePerReplicatorInByte",
     "dispatchThrottlingRatePerReplicatorInMsg",
+    "encryptionRequireOnProducer",
     "isAllowAutoUpdateSchemaEnabled",
+    "managedLedgerDefaultAckQuorum",
+    "managedLedgerDefaultEnsembleSize",
+    "managedLedgerDefaultWriteQuorum",
+    "maxMessageSize",
+    "maxPublishRatePerTopicInBytes",
+    "maxPublishRatePerTopicInMessages",
+    "maxTopicsPerNamespace",
     "schemaCompatibilityStrategy",
     "ttlDurationDefaultInSeconds",
 )
@@ -39,7 +50,7 @@ _PROBE_SECONDS = 1.0
 
 
 async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts:
-    """The version and settings of a broker, and the data of every peer: 5 calls, and one for each peer."""
+    """The version and settings of a broker, and the bookies, the data of every peer: 6 calls, and one for each peer."""
     own, connection = await admin.cluster_name(), admin.connection
     try:
         answer = await admin.runtime_configuration()
@@ -52,6 +63,9 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
     except FleetError as error:
         unread.append(Unread(cluster=own, resource="version of the brokers", reason=str(error)))
         version = ""
+    bookies = await read_bookies(admin)
+    if bookies.count is None:
+        unread.append(Unread(cluster=own, resource="bookies", reason=bookies.unread))
     known = {*_known_addresses(connection)}
     try:
         documents = {name: await admin.cluster_data(name) or {} for name in await admin.clusters()}
@@ -68,6 +82,7 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
         addresses=frozenset(known),
         data=_data(connection),
         version=version,
+        bookies=bookies.count,
     )
 
 

@@ -27,7 +27,7 @@ async def read_fleet(fleet: Fleet, connections: Sequence[ClusterConnection], req
     **Loads every topic of a namespace that replicates**, on the clusters that send, because the broker has statistics
     of loaded topics only; and an unloaded topic replicates nothing.
 
-    Calls for each cluster: 4, one for each peer, tenant and namespace; for each namespace of a tenant that allows
+    Calls for each cluster: 5, one for each peer, tenant and namespace; for each namespace of a tenant that allows
     another cluster 2, one for each partitioned topic and one pass over `__change_events`; one for each topic of a
     namespace that sends. For each replicator that is not idle and connected up to 18 more, on both clusters together.
 

@@ -47,7 +47,7 @@ async def _read(source: AdminClient, target: AdminClient, row: ReplicatorFacts) 
         return TargetTopic(exists=False if isinstance(error, NotFound) or await _is_absent(target, row.topic) else None)
     if is_terminated(info):
         return TargetTopic(exists=True, terminated=True)
-    there = TargetTopic(exists=True, stored_bytes=await _backlog_bytes(target, row.topic))
+    there = await _with_statistics(target, row.topic, TargetTopic(exists=True))
     connected = row.last is not None and row.last.connected
     return await _with_schemas(source, target, row.topic, there) if connected else there
 
@@ -56,11 +56,13 @@ async def _is_absent(target: AdminClient, topic: TopicName) -> bool:
     return topic not in await list_persistent(target, topic.namespace)
 
 
-async def _backlog_bytes(target: AdminClient, topic: TopicName) -> int | None:
+async def _with_statistics(target: AdminClient, topic: TopicName, there: TargetTopic) -> TargetTopic:
     try:
-        return int((await target.stats(topic)).get("backlogSize") or 0)
+        stats = await target.stats(topic)
     except FleetError:
-        return None
+        return there
+    received = float(stats.get("msgRateIn") or 0), float(stats.get("msgThroughputIn") or 0)
+    return replace(there, stored_bytes=int(stats.get("backlogSize") or 0), received=received)
 
 
 async def _with_schemas(source: AdminClient, target: AdminClient, topic: TopicName, there: TargetTopic) -> TargetTopic:

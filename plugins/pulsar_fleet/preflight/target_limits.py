@@ -1,0 +1,340 @@
+"""The one table of what a target refuses, or cannot carry; every procedure that writes or sends there asks it (pure).
+
+Plans ask with two snapshots (`Limit.check`), the doctor with what is in effect for a topic (`Limit.exceeded`). What
+limits producers and not replicators was measured too, see `CARRIED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import effective_value, parsed_setting
+from pulsar_fleet.cluster.policies.model import Scope
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.preflight.checks import bookies, limits, schemas, target_rules
+from pulsar_fleet.preflight.context import Pair, blocker, warning
+from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.model import Snapshot
+
+_DELAY, _ENSEMBLE, _SIZE = "maxDeliveryDelayInMillis", "bookkeeperEnsemble", "maxMessageSize"
+_ENCRYPTION, _BROKERS_ENCRYPTION = "encryption_required", "encryptionRequireOnProducer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """The policies of a namespace, and of a topic of it, on one cluster; all are comparable ones.
+
+    :param local: the topic's own; `shared` its global ones.
+    :param configuration: the settings of a broker.
+    :param bookies: how many the cluster has; None if that is unknown.
+    """
+
+    cluster: str
+    namespace: Mapping[str, Json]
+    local: Mapping[str, Json] = field(default_factory=dict)
+    shared: Mapping[str, Json] = field(default_factory=dict)
+    configuration: Mapping[str, Json] = field(default_factory=dict)
+    bookies: int | None = None
+
+    def value(self, name: str) -> Json:
+        """The value of a topic policy that is in effect, None if no layer sets one."""
+        return effective_value(
+            TOPIC_BY_FIELD[name],
+            local=self.local,
+            shared=self.shared,
+            namespace=self.namespace,
+            configuration=self.configuration,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """A limit of the target that the source, or what it sends, does not keep.
+
+    :param source: the value on the source; `target` on the target.
+    """
+
+    evidence: str
+    source: Json
+    target: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A row.
+
+    :param ids: of the findings of a plan.
+    :param refuses: what the target refuses.
+    :param read: the policies and settings from which it is read.
+    :param effect: what becomes of it.
+    :param since: the first Pulsar version that has the limit; empty for all.
+    :param check: the decision of a plan.
+    :param replicated: replication meets it too, not only a copy of policies.
+    :param exceeded: the decision for a namespace or topic, by what is in effect; None where only a plan can tell.
+    :param cause: the diagnosis of the doctor; empty where it has none.
+    """
+
+    ids: tuple[str, ...]
+    refuses: str
+    read: str
+    effect: str
+    check: Callable[[Pair], Iterator[Finding]]
+    since: str = ""
+    replicated: bool = True
+    exceeded: Callable[[Effective, Effective], Exceeded | None] | None = None
+    cause: str = ""
+
+
+def _encryption(_: Effective, target: Effective) -> Exceeded | None:
+    """Also where both clusters require it: a replicator sends what producers have encrypted without saying so."""
+    if target.namespace.get(_ENCRYPTION):
+        return Exceeded(f"{_ENCRYPTION} is true on {target.cluster}", None, True)
+    if parsed_setting(target.configuration.get(_BROKERS_ENCRYPTION)) is True:
+        return Exceeded(f"{_BROKERS_ENCRYPTION}=true of the brokers of {target.cluster}", None, True)
+    return None
+
+
+def _delay(source: Effective, target: Effective) -> Exceeded | None:
+    theirs = target.value("delayedDelivery") or {}
+    ours = int((source.value("delayedDelivery") or {}).get(_DELAY) or 0)
+    longest = int(theirs.get(_DELAY) or 0)
+    if longest <= 0 or theirs.get("active") is False or 0 < ours <= longest:
+        return None
+    shown = f"{ours:,}" if ours else "no limit"
+    return Exceeded(f"{_DELAY}: {source.cluster} {shown}, {target.cluster} {longest:,}", ours, longest)
+
+
+def _size(source: Effective, target: Effective) -> Exceeded | None:
+    """Only a topic's own limit: `max-message-size-smaller` is about the brokers'."""
+    own = int(target.local.get(_SIZE) or target.shared.get(_SIZE) or 0)
+    ours = int(source.value(_SIZE) or 0)
+    if own <= 0 or 0 < ours <= own:
+        return None
+    shown = f"{ours:,}" if ours else "not known"
+    return Exceeded(f"{_SIZE} of the topic: {source.cluster} {shown}, {target.cluster} {own:,} bytes", ours, own)
+
+
+def _brokers_size(source: Effective, target: Effective) -> Exceeded | None:
+    ours, theirs = (int(side.configuration.get(_SIZE) or 0) for side in (source, target))
+    if theirs <= 0 or ours <= theirs:
+        return None
+    return Exceeded(
+        f"{_SIZE} of the brokers: {source.cluster} {ours:,}, {target.cluster} {theirs:,} bytes", ours, theirs
+    )
+
+
+def _bookies(_: Effective, target: Effective) -> Exceeded | None:
+    asked = int((target.value("persistence") or {}).get(_ENSEMBLE) or 0)
+    if target.bookies is None or asked <= target.bookies:
+        return None
+    evidence = f"{_ENSEMBLE} is {asked} on {target.cluster}, which has {counted(target.bookies, 'bookie')}"
+    return Exceeded(evidence, asked, target.bookies)
+
+
+def _effective(snapshot: Snapshot, count: int | None) -> dict[str, Effective]:
+    """Each namespace, and each topic with policies of its own, by name."""
+    configuration = snapshot.brokers[0].configuration if snapshot.brokers else {}
+    namespaces = {
+        state.name: Effective(
+            cluster=snapshot.cluster,
+            namespace=comparable(state.policies, snapshot.cluster),
+            configuration=configuration,
+            bookies=count,
+        )
+        for state in snapshot.namespaces
+    }
+    topics: dict[str, Effective] = {}
+    for row in snapshot.topic_policies:
+        namespace = namespaces.get(str(TopicName.parse(row.topic).namespace))
+        if namespace is not None:
+            before, own = topics.get(row.topic, namespace), topic_comparable(row.policies)
+            is_local = row.scope == Scope.LOCAL
+            topics[row.topic] = replace(before, local=own) if is_local else replace(before, shared=own)
+    return namespaces | topics
+
+
+def _sent(
+    id_: str,
+    exceeded: Callable[[Effective, Effective], Exceeded | None],
+    consequence: str,
+    remedy: str,
+    refuses_producers: bool,
+    pair: Pair,
+) -> Iterator[Finding]:
+    """A limit for what is sent: a blocker where replicators send, else a warning if it holds for producers too."""
+    ours, theirs = _effective(pair.source, None), _effective(_on_target(pair), None)
+    both = {"source": pair.source.cluster, "target": pair.target.cluster}
+    for name in sorted(ours.keys() | theirs.keys()):
+        namespace = str(TopicName.parse(name).namespace) if "://" in name else name
+        if namespace not in ours or namespace not in theirs:
+            continue
+        sides = [rows.get(name, rows[namespace]) for rows in (ours, theirs)]
+        limit = exceeded(*sides)
+        if limit is None or (name != namespace and limit == exceeded(ours[namespace], theirs[namespace])):
+            continue
+        sends = namespace in pair.probes.replicating or pair.replicated(namespace)
+        if sends or refuses_producers:
+            yield (blocker if sends else warning)(
+                id_,
+                name,
+                limit.evidence,
+                consequence.format(**both),
+                remedy.format(**both),
+                values=(limit.source, limit.target),
+            )
+
+
+def _on_target(pair: Pair) -> Snapshot:
+    """What the target will have, under its own brokers."""
+    return replace(pair.translated, cluster=pair.target.cluster, brokers=pair.target.brokers)
+
+
+UNLINKED = "Replicators never connect to {target}, and nothing is sent."
+LOST = (
+    "A replicator sends a message that exceeds it again without a pause, and nothing after it. After the next messages "
+    "{source} counts it as sent: {target} never has it, and has another one twice (observed, 4.2.4)."
+)
+NO_ENCRYPTION = (
+    "stop requiring encryption on {target}: applications may go on encrypting. Where it must be required, do not "
+    "replicate to {target}: a replicator is refused even with messages that are encrypted."
+)
+SAME_LIMIT = (
+    "allow on {target} what {source} allows, or set the limit of {target} on {source} too, where producers then get an "
+    "error. Nothing is to be done if no application exceeds it."
+)
+_REFUSED = "it, and what is in it, is not created"
+TABLE: tuple[Limit, ...] = (
+    Limit(
+        ids=("too-many-tenants",),
+        refuses="a tenant more",
+        read="`maxTenants`",
+        effect=_REFUSED,
+        check=limits.tenants_fit,
+    ),
+    Limit(
+        ids=("too-many-namespaces",),
+        refuses="a namespace more in a tenant",
+        read="`maxNamespacesPerTenant`",
+        effect=_REFUSED,
+        check=limits.namespaces_fit,
+    ),
+    Limit(
+        ids=("too-many-topics",),
+        refuses="a topic or partition more in a namespace",
+        read="`max_topics_per_namespace`, `maxTopicsPerNamespace`",
+        effect="it is not created, also not by a replicator, which then never connects",
+        check=limits.topics_fit,
+        cause="too-many-topics",
+    ),
+    Limit(
+        ids=("too-many-partitions",),
+        refuses="a topic with more partitions",
+        read="`maxNumPartitionsPerPartitionedTopic`",
+        effect=_REFUSED,
+        check=limits.partitions_fit,
+    ),
+    Limit(
+        ids=("too-many-subscriptions",),
+        refuses="a subscription more on a topic",
+        read="`max_subscriptions_per_topic`, `maxSubscriptionsPerTopic` of the topic and of brokers",
+        effect="its consumers start without their backlog",
+        check=limits.subscriptions_fit,
+        replicated=False,
+    ),
+    Limit(
+        ids=("persistence-too-wide",),
+        refuses="a policy with more copies of a message",
+        read="`managedLedgerMaxEnsembleSize`, `…MaxWriteQuorum`, `…MaxAckQuorum`",
+        effect="the policy is refused; of a namespace to be created, everything in it",
+        check=limits.persistence_fits,
+    ),
+    Limit(
+        ids=("bookies-missing", "bookies-unknown"),
+        refuses="a ledger on more bookies than it has; the policy is accepted",
+        read="`persistence`, `managedLedgerDefaultEnsembleSize`, the bookies",
+        effect="topics can be neither created nor read, calls about them time out, and replicators never connect",
+        check=bookies.bookies_suffice,
+        exceeded=_bookies,
+        cause="bookies-missing",
+    ),
+    Limit(
+        ids=("value-refused",),
+        refuses="values of policies, by the rules of its version",
+        read="every policy; see [fidelity](fidelity.md)",
+        effect="the policy is refused; of a namespace to be created, everything in it",
+        check=target_rules.values_are_accepted,
+    ),
+    Limit(
+        ids=("admin-role-refused",),
+        refuses="a role of a tenant's administrators with white space at an end",
+        read="`adminRoles`",
+        effect=_REFUSED,
+        since="4.0",
+        check=target_rules.admin_roles_are_accepted,
+    ),
+    Limit(
+        ids=("schema-incompatible", "schema-undecided", "schema-history-differs", "schema-only-on-target"),
+        refuses="schemas, by its strategy",
+        read="`schema_compatibility_strategy`, the schemas of both",
+        effect="the replicator is connected and sends nothing after the first message with that schema",
+        check=schemas.schemas_are_compatible,
+        cause="schema-incompatible",
+    ),
+    Limit(
+        ids=("schema-update-off-for-replicator",),
+        refuses="schemas that replicators register",
+        read="`is_allow_auto_update_schema`, `is_allow_auto_update_schema_with_replicator`",
+        effect="the replicator is connected and sends nothing after the first message with that schema",
+        check=schemas.replicators_may_register,
+        cause="schema-update-refused",
+    ),
+    Limit(
+        ids=("replicators-not-encrypted",),
+        refuses="producers that do not encrypt: replicators, also with messages that are encrypted",
+        read="`encryption_required`, `encryptionRequireOnProducer`",
+        effect="replicators never connect",
+        check=partial(_sent, "replicators-not-encrypted", _encryption, UNLINKED, NO_ENCRYPTION, False),
+        exceeded=_encryption,
+        cause="encryption-required",
+    ),
+    Limit(
+        ids=("delay-limit-lower",),
+        refuses="a message whose delivery is delayed for longer",
+        read="`delayed_delivery_policies`, `delayedDelivery` of the topic, `delayedDeliveryMaxDelayInMillis`",
+        effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
+        "there twice",
+        since="4.0",
+        check=partial(_sent, "delay-limit-lower", _delay, LOST, SAME_LIMIT, True),
+        exceeded=_delay,
+        cause="message-refused",
+    ),
+    Limit(
+        ids=("message-size-lower",),
+        refuses="a message that is larger than its topic allows",
+        read="`maxMessageSize` of the topic",
+        effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
+        "there twice",
+        check=partial(_sent, "message-size-lower", _size, LOST, SAME_LIMIT, True),
+        exceeded=_size,
+        cause="message-refused",
+    ),
+    Limit(
+        ids=("max-message-size-smaller",),
+        refuses="a message that is larger than its brokers allow",
+        read="`maxMessageSize` of brokers",
+        effect="replication of the topic stops at the first one",
+        check=limits.messages_fit,
+        exceeded=_brokers_size,
+        cause="message-refused",
+    ),
+)
+"""Every limit of a target, in the order in which a person reads them."""
+
+CARRIED = ("maxProducersPerTopic", "maxConsumersPerTopic", "subscriptionTypesEnabled", "schemaValidationEnforced")
+"""Limits of a namespace on the target under which replicators connected and sent (observed, 4.2.4)."""

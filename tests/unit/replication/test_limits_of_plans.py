@@ -1,0 +1,81 @@
+"""What a plan of replication says about limits that the target keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.support.snapshots import ORDERS, PLAIN, Clusters, full_pair, with_policies
+
+from pulsar_fleet.preflight.bookies import Bookies
+from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.replication.request import Request
+from pulsar_fleet.replication.setup.checks import Observations, check_replication
+from pulsar_fleet.replication.setup.plan import ReplicationPlan
+from pulsar_fleet.replication.topology import Topology
+from pulsar_fleet.snapshot.model import Snapshot, TopicPolicyState
+
+ONE = {name: Bookies(count=1) for name in ("blue", "green")}
+NEW = (
+    "replicators-not-encrypted",
+    "delay-limit-lower",
+    "message-size-lower",
+    "bookies-missing",
+    "max-message-size-smaller",
+)
+
+
+def found(clusters: Clusters) -> dict[str, Finding]:
+    """The findings of one direction, blue to green, about limits."""
+    planned = ReplicationPlan(
+        topology=Topology(members=("blue",), receive_only=("green",), leaving=()),
+        namespaces=(ORDERS,),
+        topics=(),
+        new_links={},
+        clusters={},
+    )
+    request = Request.of({"clusters": ["blue"], "receive_only": ["green"], "namespaces": [ORDERS]})
+    snapshots = {"blue": clusters.source, "green": clusters.target}
+    return {
+        finding.id: finding
+        for finding in check_replication(snapshots, planned, request, Observations(bookies=ONE))
+        if finding.id in NEW
+    }
+
+
+def with_size(snapshot: Snapshot, size: int) -> Snapshot:
+    return replace(snapshot, topic_policies=(TopicPolicyState(PLAIN, "local", {"maxMessageSize": size}, 0),))
+
+
+def limits() -> Iterator[tuple[str, Any]]:
+    yield "replicators-not-encrypted", lambda side: with_policies(side, encryption_required=True)
+    delays = {"active": True, "maxDeliveryDelayInMillis": 5000}
+    yield "delay-limit-lower", lambda side: with_policies(side, delayed_delivery_policies=delays)
+    yield "message-size-lower", lambda side: with_size(side, 1000)
+
+
+def test_a_limit_that_the_target_keeps_is_a_blocker_with_its_name() -> None:
+    for id_, change in limits():
+        pair = full_pair()
+        findings = found(replace(pair, target=change(pair.target)))
+        assert list(findings) == [id_]
+        assert findings[id_].severity is Severity.BLOCKER
+
+
+def test_a_limit_that_both_clusters_have_is_no_finding() -> None:
+    """Except encryption, which no replicator has: it is one wherever the target requires it."""
+    for id_, change in limits():
+        pair = full_pair()
+        both = found(replace(pair, source=change(pair.source), target=change(pair.target)))
+        assert set(both) == ({id_} if id_ == "replicators-not-encrypted" else set())
+
+
+def test_an_ensemble_is_judged_where_it_is_stored() -> None:
+    """The target keeps its own policy: a wide one of the source is not copied to a namespace that exists."""
+    pair = full_pair()
+    wide = {"bookkeeperEnsemble": 5, "bookkeeperWriteQuorum": 1, "bookkeeperAckQuorum": 1}
+    assert found(replace(pair, source=with_policies(pair.source, persistence=wide))) == {}
+    finding = found(replace(pair, target=with_policies(pair.target, persistence=wide)))["bookies-missing"]
+    assert "on green" in finding.evidence
+    assert finding.call.startswith("green: POST ")
