@@ -159,7 +159,7 @@ INVENTORY: tuple[Group, ...] = (
         },
     ),
     Group(
-        Kind.DECISION,
+        Kind.CALL,
         "contract/replication/test_target_limits.py::test_the_doctor_names_a_message_that_the_target_refuses",
         "unit/replication/test_limits_of_plans.py::test_a_limit_that_both_clusters_have_is_no_finding",
         {
@@ -167,7 +167,7 @@ INVENTORY: tuple[Group, ...] = (
         },
     ),
     Group(
-        Kind.DECISION,
+        Kind.CALL,
         "contract/replication/test_target_limits.py::test_the_doctor_names_a_message_that_the_target_refuses",
         _NOT_IN_PAIRS,
         {

@@ -12,7 +12,7 @@ from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.checks import Observations, check_replication
-from pulsar_fleet.replication.setup.plan import ReplicationPlan
+from pulsar_fleet.replication.setup.stages import plan_replication
 from pulsar_fleet.replication.topology import Topology
 from pulsar_fleet.snapshot.model import Snapshot, TopicPolicyState
 
@@ -28,15 +28,10 @@ NEW = (
 
 def found(clusters: Clusters) -> dict[str, Finding]:
     """The findings of one direction, blue to green, about limits."""
-    planned = ReplicationPlan(
-        topology=Topology(members=("blue",), receive_only=("green",), leaving=()),
-        namespaces=(ORDERS,),
-        topics=(),
-        new_links={},
-        clusters={},
-    )
     request = Request.of({"clusters": ["blue"], "receive_only": ["green"], "namespaces": [ORDERS]})
     snapshots = {"blue": clusters.source, "green": clusters.target}
+    topology = Topology(members=("blue",), receive_only=("green",), leaving=())
+    planned = plan_replication(snapshots, topology, request, {"blue": {}, "green": {}}, ())
     return {
         finding.id: finding
         for finding in check_replication(snapshots, planned, request, Observations(bookies=ONE))
