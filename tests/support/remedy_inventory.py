@@ -168,15 +168,6 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        "contract/replication/test_target_limits.py::test_the_doctor_names_a_message_that_the_target_refuses",
-        _NOT_IN_PAIRS,
-        {
-            "delay-limit-lower": ("set the limit of green on blue too",),
-            "replicators-not-encrypted": ("Where it must be required, do not replicate",),
-        },
-    ),
-    Group(
-        Kind.CALL,
         "contract/preflight/test_bookies.py::test_more_bookies_than_green_has_are_named_before_anything_changes",
         _NOT_IN_PAIRS,
         {

@@ -47,14 +47,12 @@ class Probes:
 
     :param schemas: the answers of the target's broker about versions of the source.
     :param lag_seconds: how long messages may wait on the source before they are replicated; 0 if no lag is expected.
-    :param replicating: namespaces that a run is about to replicate, although no list says so yet.
     """
 
     source: Measurements = field(default_factory=Measurements)
     target: Measurements = field(default_factory=Measurements)
     schemas: tuple[SchemaAnswer, ...] = ()
     lag_seconds: int = 0
-    replicating: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def _sent(
         limit = exceeded(*sides)
         if limit is None or (name != namespace and limit == exceeded(ours[namespace], theirs[namespace])):
             continue
-        sends = namespace in pair.probes.replicating or pair.replicated(namespace)
+        sends = pair.replicated(namespace)
         if sends or refuses_producers:
             yield (blocker if sends else warning)(
                 id_,
@@ -295,22 +295,22 @@ TABLE: tuple[Limit, ...] = (
         cause="schema-update-refused",
     ),
     Limit(
-        ids=("replicators-not-encrypted",),
+        ids=("replicator-not-encrypted",),
         refuses="producers that do not encrypt: replicators, also with messages that are encrypted",
         read="`encryption_required`, `encryptionRequireOnProducer`",
         effect="replicators never connect",
-        check=partial(_sent, "replicators-not-encrypted", _encryption, UNLINKED, NO_ENCRYPTION, False),
+        check=partial(_sent, "replicator-not-encrypted", _encryption, UNLINKED, NO_ENCRYPTION, False),
         exceeded=_encryption,
         cause="encryption-required",
     ),
     Limit(
-        ids=("delay-limit-lower",),
+        ids=("longest-delay-shorter",),
         refuses="a message whose delivery is delayed for longer",
         read="`delayed_delivery_policies`, `delayedDelivery` of the topic, `delayedDeliveryMaxDelayInMillis`",
         effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
         "there twice",
         since="4.0",
-        check=partial(_sent, "delay-limit-lower", _delay, LOST, SAME_LIMIT, True),
+        check=partial(_sent, "longest-delay-shorter", _delay, LOST, SAME_LIMIT, True),
         exceeded=_delay,
         cause="message-refused",
     ),

@@ -137,8 +137,8 @@ async def test_what_is_published_after_a_refused_message_replaces_it(world: Worl
     ("state", "id_"),
     [
         ("ensemble", "bookies-missing"),
-        ("encryption", "replicators-not-encrypted"),
-        ("delay", "delay-limit-lower"),
+        ("encryption", "replicator-not-encrypted"),
+        ("delay", "longest-delay-shorter"),
         ("topics", "too-many-topics"),
     ],
 )

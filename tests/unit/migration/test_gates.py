@@ -34,7 +34,6 @@ from tests.support.snapshots import (
     PLAIN,
     full_pair,
     record,
-    with_policies,
     with_schemas,
     with_settings,
     with_topic,
@@ -653,15 +652,6 @@ def test_schemas_that_refuse_each_other_are_found() -> None:
     pair = full_pair()
     findings = view(replace(pair, target=with_schemas(pair.target, EVENTS, record(("else", "long")))))
     assert "schema-incompatible" in {finding.id for finding in blockers(check(findings))}
-
-
-def test_a_copy_that_the_new_cluster_would_refuse_is_found() -> None:
-    """It requires encryption, as blue does: applications are served, and replicators are not."""
-    pair = full_pair()
-    both = [with_policies(side, encryption_required=True) for side in (pair.source, pair.target)]
-    redirected = view(replace(pair, source=both[0], target=both[1]))
-    assert ids(redirected) == set()
-    assert "replicators-not-encrypted" in {finding.id for finding in blockers(check(replicating(redirected)))}
 
 
 def test_brokers_that_are_too_old_are_found() -> None:

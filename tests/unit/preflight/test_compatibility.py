@@ -540,9 +540,9 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (target(settings(maxMessageSize="1000")), f"warning max-message-size-smaller: {GREEN}"),
     (
         steps(replicating, both(policies(encryption_required=True))),
-        f"blocker replicators-not-encrypted: {ORDERS}",
+        f"blocker replicator-not-encrypted: {ORDERS}",
     ),
-    (steps(target(settings(delayedDeliveryMaxDelayInMillis="5000"))), f"warning delay-limit-lower: {ORDERS}"),
+    (steps(target(settings(delayedDeliveryMaxDelayInMillis="5000"))), f"warning longest-delay-shorter: {ORDERS}"),
     (both(fields(resource_groups=())), f"warning resource-group-missing: {ORDERS}"),
     (
         target(
@@ -678,8 +678,8 @@ NEAREST: dict[str, Spoil] = {
     "dedup-default-differs": steps(
         target(settings(brokerDeduplicationEnabled="true")), both(policies(deduplicationEnabled=False))
     ),
-    "replicators-not-encrypted": both(policies(encryption_required=True)),
-    "delay-limit-lower": target(settings(delayedDeliveryMaxDelayInMillis="0")),
+    "replicator-not-encrypted": both(policies(encryption_required=True)),
+    "longest-delay-shorter": target(settings(delayedDeliveryMaxDelayInMillis="0")),
     "delayed-delivery-off": target(settings(delayedDeliveryEnabled="false")),
     "dynamic-settings-differ": both(dynamic(maxMessageSize="7")),
     "entry-filter-missing": steps(

@@ -18,8 +18,8 @@ from pulsar_fleet.snapshot.model import Snapshot, TopicPolicyState
 
 ONE = {name: Bookies(count=1) for name in ("blue", "green")}
 NEW = (
-    "replicators-not-encrypted",
-    "delay-limit-lower",
+    "replicator-not-encrypted",
+    "longest-delay-shorter",
     "message-size-lower",
     "bookies-missing",
     "max-message-size-smaller",
@@ -44,9 +44,9 @@ def with_size(snapshot: Snapshot, size: int) -> Snapshot:
 
 
 def limits() -> Iterator[tuple[str, Any]]:
-    yield "replicators-not-encrypted", lambda side: with_policies(side, encryption_required=True)
+    yield "replicator-not-encrypted", lambda side: with_policies(side, encryption_required=True)
     delays = {"active": True, "maxDeliveryDelayInMillis": 5000}
-    yield "delay-limit-lower", lambda side: with_policies(side, delayed_delivery_policies=delays)
+    yield "longest-delay-shorter", lambda side: with_policies(side, delayed_delivery_policies=delays)
     yield "message-size-lower", lambda side: with_size(side, 1000)
 
 
@@ -63,7 +63,7 @@ def test_a_limit_that_both_clusters_have_is_no_finding() -> None:
     for id_, change in limits():
         pair = full_pair()
         both = found(replace(pair, source=change(pair.source), target=change(pair.target)))
-        assert set(both) == ({id_} if id_ == "replicators-not-encrypted" else set())
+        assert set(both) == ({id_} if id_ == "replicator-not-encrypted" else set())
 
 
 def test_an_ensemble_is_judged_where_it_is_stored() -> None:

@@ -297,9 +297,5 @@ class View:
     def pair(self) -> Pair:
         """Both snapshots, as input of the checks that all procedures share."""
         blue, green = self.blue.snapshot, self.green.snapshot
-        probes = Probes(
-            schemas=self.survey.answers,
-            target=Measurements(bookies=self.survey.bookies),
-            replicating=frozenset(str(facts.namespace) for facts in self.moving if self.replicates(facts.namespace)),
-        )
+        probes = Probes(schemas=self.survey.answers, target=Measurements(bookies=self.survey.bookies))
         return Pair(blue, green, translate_snapshot(blue, green)[0], probes)

@@ -22,7 +22,7 @@ RAISED_TO_BLOCKERS: Mapping[str, str] = {
 
 REPORTED_ELSEWHERE = frozenset(
     {"not-visible", "resource-not-readable", "dynamic-settings-differ", "topic-terminated", "shadow-topic"}
-    | {"functions-not-copied", "scalable-topics-not-copied"}
+    | {"functions-not-copied", "scalable-topics-not-copied", "replicator-not-encrypted", "longest-delay-shorter"}
 )
 """Gates of a migration report them; a run overrides dynamic settings of blue itself."""
 
