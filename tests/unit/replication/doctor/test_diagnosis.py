@@ -512,7 +512,7 @@ def with_bookies(facts: FleetFacts, count: int | None) -> FleetFacts:
     return replace(facts, clusters={**facts.clusters, "green": cluster("green", bookies=count)})
 
 
-def test_what_the_target_refuses_is_the_cause_of_a_replicator_that_does_not_connect() -> None:
+def test_what_the_target_refuses_explains_a_replicator_without_a_link() -> None:
     """Also where both clusters require encryption; a number of bookies that is not known is no cause."""
     unlinked = with_target(fleet(DISCONNECTED), exists=True)
     assert ids(on_green(unlinked, policies={"encryption_required": True})) == ["encryption-required"]
