@@ -22,7 +22,7 @@ def find_refusals(pair: NamespacePair) -> Iterator[Explained]:
         unlinked = [row for row in rows if row.state in _NOT_CONNECTED]
         # What the target confirms nothing of is sent again: a replicator that sends nothing has another cause.
         resending = [row for row in rows if row.state is State.STALLED and row.facts.resent is not False]
-        resending = [row for row in resending if pair.target_topic(row.facts.topic).missing_schema is None]
+        resending = [row for row in resending if not pair.target_topic(row.facts.topic).missing]
         for limit in TABLE:
             held = resending if limit.cause == _MESSAGE else unlinked
             exceeded = _exceeded(pair, limit, topic) if held else None
