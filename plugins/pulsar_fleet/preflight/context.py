@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pulsar_fleet.cluster.admin.call import Call
@@ -59,22 +59,32 @@ class Probes:
 class Pair:
     """Both clusters; `translated` is what the target will have, in its terms: the source where it is copied.
 
-    :param keeps_policies: the plan leaves namespaces that the target has as they are there.
-    :param kept: namespaces and topics of which the target keeps its own policies.
+    :param kept: namespaces and topics of which the target keeps its own policies, which `translated` then has.
     """
 
     source: Snapshot
     target: Snapshot
     translated: Snapshot
     probes: Probes = field(default_factory=Probes)
-    keeps_policies: bool = False
     kept: frozenset[str] = frozenset()
 
     def policies_after(self, namespace: str) -> JsonObject:
         """The policies that a namespace has on the target after the plan; empty if neither side has it."""
-        planned = {row.name: row.policies for row in self.translated.namespaces}.get(namespace, {})
-        present = self.target_namespaces().get(namespace)
-        return present.policies if present is not None and self.keeps_policies else planned
+        return {row.name: row.policies for row in self.translated.namespaces}.get(namespace, {})
+
+    def keeping_policies(self) -> Pair:
+        """The pair under a plan that changes no policy that the target has, except lists of clusters."""
+        namespaces, topics = self.target_namespaces(), {row.name for row in self.target.topics}
+        states = (
+            replace(row, policies={**namespaces[row.name].policies, _LIST: row.policies.get(_LIST)})
+            if row.name in namespaces
+            else row
+            for row in self.translated.namespaces
+        )
+        added = (row for row in self.translated.topic_policies if row.topic not in topics)
+        own = (row for row in self.target.topic_policies if row.topic in topics)
+        translated = replace(self.translated, namespaces=tuple(states), topic_policies=(*added, *own))
+        return replace(self, translated=translated, kept=frozenset({*namespaces, *topics}))
 
     def owner(self, name: str) -> str:
         """The cluster on which the policies of a namespace or topic are set that the target will have."""
@@ -105,7 +115,7 @@ class Pair:
         """Whether the namespace replicates between the two now, or will after the copy."""
         both = {self.source.cluster, self.target.cluster}
         return any(
-            state.name == namespace and both <= set(state.policies.get("replication_clusters") or ())
+            state.name == namespace and both <= set(state.policies.get(_LIST) or ())
             for state in (*self.translated.namespaces, *self.target.namespaces)
         )
 
@@ -187,6 +197,7 @@ def _common_default(snapshot: Snapshot, policy: Policy) -> Json:
 
 
 TOPIC_CREATION = "autoTopicCreationOverride"
+_LIST = "replication_clusters"
 _MOST_CALLS = 3
 
 NO_RESTART = "Restart no broker while a migrated namespace drains there: a flagged topic is not loaded again."

@@ -362,7 +362,7 @@ def test_a_replicator_writes_under_the_rules_that_the_target_keeps() -> None:
     translated, _ = translate_snapshot(clusters.source, clusters.target)
     pair = Pair(clusters.source, clusters.target, translated)
     assert not list(replicators_may_register(pair))
-    (finding,) = replicators_may_register(replace(pair, keeps_policies=True))
+    (finding,) = replicators_may_register(pair.keeping_policies())
     assert (finding.id, finding.resource) == ("schema-update-off-for-replicator", ORDERS)
     assert finding.call == (
         f"green: POST /admin/v2/namespaces/{ORDERS}/isAllowAutoUpdateSchema"

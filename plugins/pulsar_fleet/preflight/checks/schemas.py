@@ -140,7 +140,6 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
             continue
         flag = document.get(FOR_REPLICATOR, True) if supported else "unknown to one of the versions"
         allow = policy_calls(BY_FIELD[FOR_REPLICATOR], NamespaceName.parse(namespace.name), False, True)
-        own = pair.target if pair.keeps_policies and namespace.name in pair.target_namespaces() else pair.source
         remedy = "register every schema on both clusters before it is used"
         yield warning(
             "schema-update-off-for-replicator",
@@ -148,7 +147,7 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
             f"{AUTO_UPDATE} = False, {FOR_REPLICATOR} = {flag}",
             "A replicator stops at the first message with a new schema, and the backlog grows without an error.",
             f"{remedy}, or let replicators register them." if supported else f"{remedy}.",
-            call=call_text(own.cluster, *allow) if supported else "",
+            call=call_text(pair.owner(namespace.name), *allow) if supported else "",
         )
 
 

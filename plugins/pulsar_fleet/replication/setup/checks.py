@@ -111,7 +111,7 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observ
     source, target = snapshots[link.source], snapshots[link.target]
     translated, _ = translate_snapshot(source, target)
     both = [link.source, link.target]
-    pair = Pair(source, target, _replicating(translated, both), keeps_policies=True)
+    pair = Pair(source, target, _replicating(translated, both))
     yield from defects.brokers_have_no_known_defect(replace(pair, source=_replicating(source, both)))
     for check in _SHARED:
         for finding in check(pair):
@@ -119,26 +119,9 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observ
                 yield replace(finding, remedy=REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
     yield from _partitions(pair)
     probes = Probes(target=Measurements(bookies=observations.bookies.get(link.target)))
-    pair = replace(_with_own_policies(pair), probes=probes)
+    pair = replace(pair.keeping_policies(), probes=probes)
     for finding in (finding for limit in TABLE if limit.replicated for finding in limit.check(pair)):
         yield replace(finding, severity=Severity.BLOCKER) if finding.id in _STOPS_REPLICATION else finding
-
-
-def _with_own_policies(pair: Pair) -> Pair:
-    """The pair with the policies that the target keeps: this plan changes none that exist."""
-    namespaces = {row.name: row for row in pair.target.namespaces}
-    topics = {row.name for row in pair.target.topics}
-    added = (row for row in pair.translated.topic_policies if row.topic not in topics)
-    kept = (row for row in pair.target.topic_policies if row.topic in topics)
-    both = {state.name: state.policies.get("replication_clusters") for state in pair.translated.namespaces}
-    states = (
-        replace(own, policies={**own.policies, "replication_clusters": both[row.name]})
-        if (own := namespaces.get(row.name))
-        else row
-        for row in pair.translated.namespaces
-    )
-    translated = replace(pair.translated, namespaces=tuple(states), topic_policies=(*added, *kept))
-    return replace(pair, translated=translated, kept=frozenset({*namespaces, *topics}))
 
 
 def _replicating(snapshot: Snapshot, clusters: Sequence[str]) -> Snapshot:
