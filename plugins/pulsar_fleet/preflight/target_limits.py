@@ -13,7 +13,7 @@ from functools import partial
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.effective import effective_value, parsed_setting
+from pulsar_fleet.cluster.policies.effective import Layer, effective_value, layer_values, parsed_setting
 from pulsar_fleet.cluster.policies.model import Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
 from pulsar_fleet.cluster.text import counted
@@ -44,13 +44,15 @@ class Effective:
 
     def value(self, name: str) -> Json:
         """The value of a topic policy that is in effect, None if no layer sets one."""
-        return effective_value(
-            TOPIC_BY_FIELD[name],
-            local=self.local,
-            shared=self.shared,
-            namespace=self.namespace,
-            configuration=self.configuration,
-        )
+        return effective_value(TOPIC_BY_FIELD[name], **self._documents())
+
+    def layers(self, name: str) -> dict[Layer, Json]:
+        """The layers that set a topic policy, the effective one first."""
+        return layer_values(TOPIC_BY_FIELD[name], **self._documents())
+
+    def _documents(self) -> dict[str, Mapping[str, Json]]:
+        keys = ("local", "shared", "namespace", "configuration")
+        return {key: getattr(self, key) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Exceeded:
     target: Json
 
 
+def _in_plans_only(_: Effective, __: Effective) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """A row.
@@ -76,7 +82,7 @@ class Limit:
     :param since: the first Pulsar version that has the limit; empty for all.
     :param check: the decision of a plan.
     :param replicated: replication meets it too, not only a copy of policies.
-    :param exceeded: the decision for a namespace or topic, by what is in effect; None where only a plan can tell.
+    :param exceeded: the decision for a namespace or topic, by what is in effect; none where only a plan can tell.
     :param cause: the diagnosis of the doctor; empty where it has none.
     """
 
@@ -87,7 +93,7 @@ class Limit:
     check: Callable[[Pair], Iterator[Finding]]
     since: str = ""
     replicated: bool = True
-    exceeded: Callable[[Effective, Effective], Exceeded | None] | None = None
+    exceeded: Callable[[Effective, Effective], Exceeded | None] = _in_plans_only
     cause: str = ""
 
 
@@ -164,10 +170,13 @@ def _sent(
     exceeded: Callable[[Effective, Effective], Exceeded | None],
     consequence: str,
     remedy: str,
-    refuses_producers: bool,
+    for_producers: str,
     pair: Pair,
 ) -> Iterator[Finding]:
-    """A limit for what is sent: a blocker where replicators send, else a warning if it holds for producers too."""
+    """A limit for what is sent: a blocker where replicators send, else a warning if it holds for producers too.
+
+    :param for_producers: what becomes of a producer's messages; empty where the limit does not hold for them.
+    """
     ours, theirs = _effective(pair.source, None), _effective(_on_target(pair), None)
     both = {"source": pair.source.cluster, "target": pair.target.cluster}
     for name in sorted(ours.keys() | theirs.keys()):
@@ -179,12 +188,12 @@ def _sent(
         if limit is None or (name != namespace and limit == exceeded(ours[namespace], theirs[namespace])):
             continue
         sends = pair.replicated(namespace)
-        if sends or refuses_producers:
+        if sends or for_producers:
             yield (blocker if sends else warning)(
                 id_,
                 name,
                 limit.evidence,
-                consequence.format(**both),
+                (consequence if sends else for_producers).format(**both),
                 remedy.format(**both),
                 values=(limit.source, limit.target),
             )
@@ -201,14 +210,53 @@ LOST = (
     "{source} counts it as sent: {target} never has it, and has another one twice (observed, 4.2.4)."
 )
 NO_ENCRYPTION = (
-    "stop requiring encryption on {target}: applications may go on encrypting. Where it must be required, do not "
-    "replicate to {target}: a replicator is refused even with messages that are encrypted."
+    "do not require encryption on {target} until replication to it has ended: until then producers may publish without "
+    "encryption there, and messages that are encrypted stay so. Where it must be required, do not replicate to "
+    "{target}: a replicator is refused even with messages that are encrypted."
 )
-SAME_LIMIT = (
-    "allow on {target} what {source} allows, or set the limit of {target} on {source} too, where producers then get an "
-    "error. Nothing is to be done if no application exceeds it."
-)
+REFUSED = "{target} refuses a message that exceeds it, and its producer gets an error."
+
+
+def same_limit(used: str) -> str:
+    """The remedy of a lower limit; `used` is what applications send at most."""
+    return (
+        f"allow on {{target}} what {{source}} allows, or set the limit of {{target}} on {{source}} too, not below "
+        f"{used}: producers that exceed it then get an error. Nothing is to be done if no application exceeds it."
+    )
+
+
+LONGEST, LARGEST = same_limit("the longest delay in use"), same_limit("the size of the largest message")
 _REFUSED = "it, and what is in it, is not created"
+ENCRYPTION = Limit(
+    ids=("replicator-not-encrypted",),
+    refuses="producers that do not encrypt: replicators, also with messages that are encrypted",
+    read="`encryption_required`, `encryptionRequireOnProducer`",
+    effect="replicators never connect",
+    check=partial(_sent, "replicator-not-encrypted", _encryption, UNLINKED, NO_ENCRYPTION, ""),
+    exceeded=_encryption,
+    cause="encryption-required",
+)
+DELAY = Limit(
+    ids=("longest-delay-shorter",),
+    refuses="a message whose delivery is delayed for longer",
+    read="`delayed_delivery_policies`, `delayedDelivery` of the topic, `delayedDeliveryMaxDelayInMillis`",
+    effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
+    "there twice",
+    since="4.0",
+    check=partial(_sent, "longest-delay-shorter", _delay, LOST, LONGEST, REFUSED),
+    exceeded=_delay,
+    cause="message-refused",
+)
+SIZE = Limit(
+    ids=("message-size-lower",),
+    refuses="a message that is larger than its topic allows",
+    read="`maxMessageSize` of the topic",
+    effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
+    "there twice",
+    check=partial(_sent, "message-size-lower", _size, LOST, LARGEST, REFUSED),
+    exceeded=_size,
+    cause="message-refused",
+)
 TABLE: tuple[Limit, ...] = (
     Limit(
         ids=("too-many-tenants",),
@@ -294,36 +342,9 @@ TABLE: tuple[Limit, ...] = (
         check=schemas.replicators_may_register,
         cause="schema-update-refused",
     ),
-    Limit(
-        ids=("replicator-not-encrypted",),
-        refuses="producers that do not encrypt: replicators, also with messages that are encrypted",
-        read="`encryption_required`, `encryptionRequireOnProducer`",
-        effect="replicators never connect",
-        check=partial(_sent, "replicator-not-encrypted", _encryption, UNLINKED, NO_ENCRYPTION, False),
-        exceeded=_encryption,
-        cause="encryption-required",
-    ),
-    Limit(
-        ids=("longest-delay-shorter",),
-        refuses="a message whose delivery is delayed for longer",
-        read="`delayed_delivery_policies`, `delayedDelivery` of the topic, `delayedDeliveryMaxDelayInMillis`",
-        effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
-        "there twice",
-        since="4.0",
-        check=partial(_sent, "longest-delay-shorter", _delay, LOST, SAME_LIMIT, True),
-        exceeded=_delay,
-        cause="message-refused",
-    ),
-    Limit(
-        ids=("message-size-lower",),
-        refuses="a message that is larger than its topic allows",
-        read="`maxMessageSize` of the topic",
-        effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
-        "there twice",
-        check=partial(_sent, "message-size-lower", _size, LOST, SAME_LIMIT, True),
-        exceeded=_size,
-        cause="message-refused",
-    ),
+    ENCRYPTION,
+    DELAY,
+    SIZE,
     Limit(
         ids=("max-message-size-smaller",),
         refuses="a message that is larger than its brokers allow",

@@ -165,6 +165,19 @@ def limited_delay(blue: str, green: str) -> Spoil:
     return spoil
 
 
+def limited_size(*, blue: int, green: int) -> Spoil:
+    """A copy, with a largest message of its topic on each cluster."""
+
+    def spoil(base: View) -> View:
+        rows = {side: (TopicPolicyState(EVENTS, "local", {"maxMessageSize": size}, 0),) for side, size in sizes.items()}
+        ours = replace(base.blue.snapshot, topic_policies=rows["blue"])
+        theirs = replace(base.green.snapshot, topic_policies=rows["green"])
+        return replicating(with_green(with_blue(base, snapshot=ours), snapshot=theirs))
+
+    sizes = {"blue": blue, "green": green}
+    return spoil
+
+
 def slow(messages: int) -> Spoil:
     """A copy of 100,000 messages, with this rate for the topics on both clusters."""
     rate = {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}
@@ -346,6 +359,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("exclusive-not-permitted", copied_with(subscription_types_enabled=["Shared"])),
     ("replicator-not-encrypted", copied_with(encryption_required=True)),
     ("longest-delay-shorter behaves-differently", limited_delay("0", "60000")),
+    ("message-size-lower green-topic-policies-differ", limited_size(blue=2000, green=1000)),
     ("copy-throttled", slow(100)),
     ("copy-exceeds-quota", quota(1 << 20, minutes=600)),
     ("copy-exceeds-quota", quota(-1, policy="consumer_backlog_eviction", age=30_000, minutes=600)),
@@ -476,6 +490,7 @@ NEAREST: dict[str, Spoil] = {
     "exclusive-not-permitted": lambda base: with_policies_of(base, blue=SHARED_ONLY, green=SHARED_ONLY),
     "replicator-not-encrypted": lambda base: with_policies_of(base, blue=ENCRYPTED, green=ENCRYPTED),
     "longest-delay-shorter": limited_delay("1000", "2000"),
+    "message-size-lower": limited_size(blue=1000, green=1000),
     "behaves-differently": limited_delay("1000", "1000"),
     "copy-throttled": slow(0),
     "copy-exceeds-quota": quota(5_000_001, age=36_001, minutes=600),

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.effective import Layer, effective_value, layer_values
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_comparable
+from pulsar_fleet.cluster.policies.effective import Layer
+from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.snapshot.model import Snapshot
 
 
@@ -41,20 +42,22 @@ class Side:
 
     def layers(self, topic: TopicName, field: str) -> dict[Layer, Json]:
         """The layers that set a topic policy, the effective one first."""
-        return layer_values(TOPIC_BY_FIELD[field], **self._documents(topic))
+        return self.effective(topic).layers(field)
 
     def value(self, topic: TopicName, field: str) -> Json:
         """The effective value of a topic policy."""
-        return effective_value(TOPIC_BY_FIELD[field], **self._documents(topic))
+        return self.effective(topic).value(field)
 
-    def _documents(self, topic: TopicName) -> dict[str, Mapping[str, Json]]:
-        parent = str(topic.parent)
-        return {
-            "local": self.topics.get((parent, Scope.LOCAL), {}),
-            "shared": self.topics.get((parent, Scope.GLOBAL), {}),
-            "namespace": self.namespaces.get(str(topic.namespace), {}),
-            "configuration": self.configuration,
-        }
+    def effective(self, owner: NamespaceName | TopicName) -> Effective:
+        """What is in effect for a topic, or for those of a namespace that have no policies."""
+        topic = str(owner.parent) if isinstance(owner, TopicName) else ""
+        return Effective(
+            cluster=self.name,
+            local=self.topics.get((topic, Scope.LOCAL), {}),
+            shared=self.topics.get((topic, Scope.GLOBAL), {}),
+            namespace=self.namespaces.get(str(owner.namespace if isinstance(owner, TopicName) else owner), {}),
+            configuration=self.configuration,
+        )
 
 
 def sides_of(view: View) -> dict[str, Side]:
@@ -69,14 +72,10 @@ def copied_in(view: View) -> tuple[NamespaceFacts, ...]:
     return tuple(facts for facts in view.moving if view.replicates(facts.namespace))
 
 
-def changed_on(view: View) -> str:
-    """Where a person changes a policy: on blue, and on green where the run does not copy it."""
-    return view.blue.name + ("" if view.expected.prepares_green else f" and {view.green.name}")
-
-
 def until_ended(view: View) -> str:
     """The run copies blue's policies to green where it prepares green; the two must stay equal."""
-    return f"on {changed_on(view)} until the run has ended, then set it back on {view.green.name}"
+    on = view.blue.name + ("" if view.expected.prepares_green else f" and {view.green.name}")
+    return f"on {on} until the run has ended, then set it back on {view.green.name}"
 
 
 def on_every_side(view: View, call: str) -> str:

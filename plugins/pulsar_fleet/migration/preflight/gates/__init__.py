@@ -75,7 +75,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     own_clients.consumers_are_left,
     own_clients.exclusive_is_permitted,
     own_clients.replicators_may_write,
-    copy_rates.delays_are_accepted,
+    copy_rates.messages_are_accepted,
     copy_rates.rates_let_the_copy_end,
     copy_rates.the_copy_fits_the_quotas,
     scheduler.airflow_keeps_the_dag,

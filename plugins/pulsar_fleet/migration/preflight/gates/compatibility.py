@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.migration.preflight.copied_policies import copied_in
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.target_limits import DELAY, ENCRYPTION, SIZE
 
 RAISED_TO_BLOCKERS: Mapping[str, str] = {
     "partitions-grow": "redirected producers would lose the order of keys, and some partitions would never move",
@@ -22,9 +25,12 @@ RAISED_TO_BLOCKERS: Mapping[str, str] = {
 
 REPORTED_ELSEWHERE = frozenset(
     {"not-visible", "resource-not-readable", "dynamic-settings-differ", "topic-terminated", "shadow-topic"}
-    | {"functions-not-copied", "scalable-topics-not-copied", "replicator-not-encrypted", "longest-delay-shorter"}
+    | {"functions-not-copied", "scalable-topics-not-copied"}
 )
 """Gates of a migration report them; a run overrides dynamic settings of blue itself."""
+
+OF_COPIES = frozenset(id_ for limit in (ENCRYPTION, DELAY, SIZE) for id_ in limit.ids)
+"""Limits for messages, which gates report for the namespaces whose messages are copied."""
 
 
 LEFT_GREEN = frozenset({"namespace-migrated", "topic-terminated-on-target"})
@@ -38,14 +44,20 @@ _FAIL_BACK = (
 
 def clusters_are_compatible(view: View) -> Iterator[Finding]:
     """Versions, partition counts, schemas, limits, security, policies: the same rules as for onboarding."""
-    blue, green = view.blue.snapshot, view.green.snapshot
+    blue, green, copied = view.blue.snapshot, view.green.snapshot, {str(facts.namespace) for facts in copied_in(view)}
     for finding in check_compatibility(blue, green, view.pair().probes):
         if finding.id in RAISED_TO_BLOCKERS:
             yield replace(finding, severity=Severity.BLOCKER)
         elif finding.id in LEFT_GREEN and (name := _returning(view, finding)):
             yield replace(finding, remedy=_failback_remedy(view, name))
-        elif finding.id not in REPORTED_ELSEWHERE:
+        elif finding.id not in REPORTED_ELSEWHERE and not (finding.id in OF_COPIES and _inside(finding) in copied):
             yield finding
+
+
+def _inside(finding: Finding) -> str:
+    """The namespace of a finding about one, or about a topic of it."""
+    name = finding.resource
+    return str(TopicName.parse(name).namespace) if "://" in name else name
 
 
 def _failback_remedy(view: View, name: str) -> str:

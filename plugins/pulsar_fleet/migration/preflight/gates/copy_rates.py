@@ -1,7 +1,6 @@
-"""Policies that stop or delay the copy of messages, or that the copy exceeds: delays, rates, quotas (pure).
+"""Policies that stop or delay the copy of messages, or that it exceeds: delays, sizes, rates, quotas (pure).
 
-Measured on 4.2.4: the replicator of a message with a longer delay than green permits is disconnected; a publish rate of
-green's namespace throttles what a replicator writes there; rates of 0 are no limit.
+Measured on 4.2.4: a publish rate of green's namespace throttles what a replicator writes there; a rate of 0 is none.
 """
 
 from __future__ import annotations
@@ -22,13 +21,16 @@ from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.checks.policies import quotas_met_by_copy, unlimited
 from pulsar_fleet.preflight.context import written
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.target_limits import DELAY, LARGEST, LONGEST, LOST, SIZE
 
+_LOST = LOST.format(source="{blue}", target="{green}")
 _DELAY = blocks(
     "longest-delay-shorter",
     Owner.GREEN,
-    "{green} refuses a message with a longer delay: the copy of its topic stops there, and producers are refused.",
+    _LOST,
     milder="a warning while no delayed message waits",
 )
+_SIZE = blocks("message-size-lower", Owner.GREEN, _LOST)
 _THROTTLED = warns(
     "copy-throttled",
     Owner.TENANT,
@@ -51,27 +53,21 @@ _RATES = (
 """Topic policy, the cluster on which it limits a copy or its reader, and the keys of messages and bytes."""
 _NOTED_SECONDS = 60
 _QUOTAS = "backLogQuotaMap"
-_LONGEST = "maxDeliveryDelayInMillis"
 
 
-def delays_are_accepted(view: View) -> Iterator[Finding]:
-    """The longest permitted delay of green, where blue accepted a longer one."""
-    sides = sides_of(view)
+def messages_are_accepted(view: View) -> Iterator[Finding]:
+    """Limits of green for messages that blue does not have, one for each namespace and limit."""
+    sides, names = sides_of(view), {"source": view.blue.name, "target": view.green.name}
     for facts in copied_in(view):
         waiting = sum(sub.delayed for part in facts.partitions for sub in part.subscriptions.values())
-        for topic in sorted({part.topic.parent for part in facts.partitions}, key=str):
-            limits = (side.value(topic, "delayedDelivery") or {} for side in sides.values())
-            ours, theirs = (int(limit.get(_LONGEST) or 0) for limit in limits)
-            if theirs and (not ours or ours > theirs):
-                yield _DELAY.finding(
-                    str(topic),
-                    f"{_LONGEST}: {view.blue.name} {ours or 'no limit'}, {view.green.name} {theirs}; {waiting:,} "
-                    "delayed messages in the namespace",
-                    f"set the policy delayedDelivery on {view.blue.name} with the part {_LONGEST} that is to apply on "
-                    "both, not below the longest delay in use.",
-                    mild=not waiting,
-                )
-                break
+        topics = sorted({part.topic.parent for part in facts.partitions}, key=str)
+        for limit, gate, remedy in ((DELAY, _DELAY, LONGEST), (SIZE, _SIZE, LARGEST)):
+            for topic in topics:
+                if exceeded := limit.exceeded(*(side.effective(topic) for side in sides.values())):
+                    evidence = f"{exceeded.evidence}; {waiting:,} delayed messages in the namespace"
+                    mild = gate is _DELAY and not waiting
+                    yield gate.finding(str(topic), evidence, remedy.format(**names), mild=mild)
+                    break
 
 
 def rates_let_the_copy_end(view: View) -> Iterator[Finding]:

@@ -17,11 +17,12 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.cluster.statistics.topic_statistics import Role, TopicStats
-from pulsar_fleet.migration.preflight.copied_policies import Side, changed_on, copied_in, sides_of, until_ended
+from pulsar_fleet.migration.preflight.copied_policies import Side, copied_in, sides_of, until_ended
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.preflight.context import call_text, setting
+from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.target_limits import ENCRYPTION, NO_ENCRYPTION, UNLINKED
 
 _COPIES = "nothing with redirect, which copies nothing"
 _SUBSCRIPTIONS = blocks(
@@ -45,7 +46,7 @@ _TYPES = blocks(
 _ENCRYPTION = blocks(
     "replicator-not-encrypted",
     Owner.TENANT,
-    "{green} refuses the replicator's producer, which encrypts nothing itself: nothing is copied, and no link appears.",
+    UNLINKED.format(target="{green}"),
     milder=_COPIES,
 )
 _EXCLUSIVE = "Exclusive"
@@ -139,23 +140,19 @@ def exclusive_is_permitted(view: View) -> Iterator[Finding]:
 
 def replicators_may_write(view: View) -> Iterator[Finding]:
     """A replicator sends encrypted messages as they are, and is refused as a producer that does not encrypt."""
-    green = sides_of(view)["green"]
-    by_brokers = setting(view.green.snapshot, "encryptionRequireOnProducer")
+    sides, remedy = sides_of(view), NO_ENCRYPTION.format(target=view.green.name)
     for facts in copied_in(view):
-        if green.namespaces.get(str(facts.namespace), {}).get("encryption_required"):
+        blue, green = (side.effective(facts.namespace) for side in sides.values())
+        if limit := ENCRYPTION.exceeded(blue, green):
+            by_policy = bool(green.namespace.get("encryption_required"))
+            how = f" Set encryptionRequired to false {until_ended(view)}." if by_policy else ""
             yield _ENCRYPTION.finding(
                 str(facts.namespace),
-                f"encryptionRequired = true on {changed_on(view)}; the run needs false on {view.green.name}",
-                f"set it to false {until_ended(view)}: until then producers may publish without encryption. Messages "
-                "that are encrypted stay so.",
-                call=_calls(view, facts.namespace, Layer.NAMESPACE, "", False, "encryption_required"),
-            )
-        elif by_brokers == "true":
-            yield _ENCRYPTION.finding(
-                str(facts.namespace),
-                f"encryptionRequireOnProducer = true on {view.green.name}'s brokers; the run needs false",
-                "no policy of a namespace lifts it: move the namespace with the strategy redirect, or let {green}'s "
-                "operators set it to false until the namespace is cut over.",
+                limit.evidence,
+                f"{remedy} The strategy redirect replicates nothing.{how}",
+                call=_calls(view, facts.namespace, Layer.NAMESPACE, "", False, "encryption_required")
+                if by_policy
+                else "",
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsar_fleet.preflight.target_limits import LOST, NO_ENCRYPTION, SAME_LIMIT, UNLINKED
+from pulsar_fleet.preflight.target_limits import LOST, NO_ENCRYPTION, UNLINKED, same_limit
 from pulsar_fleet.replication.doctor.causes.cause import Cause
 from pulsar_fleet.replication.doctor.causes.cluster_catalogue import CLUSTER_CAUSES
 from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, POLICY_TOPIC, Severity
@@ -252,7 +252,7 @@ _CAUSES = (
         WARNING,
         "The target has a limit for messages that the source does not have.",
         LOST,
-        SAME_LIMIT,
+        same_limit("what applications send"),
     ),
     Cause(
         "replicator-rate-limited",

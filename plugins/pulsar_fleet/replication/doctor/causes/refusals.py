@@ -48,7 +48,7 @@ def find_lower_limits(pair: NamespacePair) -> Iterator[Explained]:
 
 def _exceeded(pair: NamespacePair, limit: Limit, topic: TopicName | None) -> Exceeded | None:
     source, target = (pair.in_effect(topic, on_target=on_target) for on_target in (False, True))
-    if limit.exceeded is None or source is None or target is None:
+    if source is None or target is None:
         return None
     return limit.exceeded(source, target)
 
