@@ -25,7 +25,7 @@ from pulsar_fleet.preflight.target_limits import TABLE
 _ID = re.compile(r"[a-z]+(-[a-z]+)+")
 _SEPARATOR = re.compile(r"; (?=[\w.-]+: (?:GET|PUT|POST|DELETE) /admin/v2/)")
 _CALL = re.compile(r"([\w.-]+): (GET|PUT|POST|DELETE) /admin/v2(/[^ ?]+)(?:\?(\S+))?(?: (.+))?", re.DOTALL)
-_NOT_IDS = frozenset({"non-partitioned", "partitioned-stats"})
+_NOT_IDS = frozenset({"fail-back", "non-partitioned", "partitioned-stats"})
 
 CATALOGUES = (
     "preflight/checks",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pulsar_fleet.cli.text import applied_text, nothing_text, question
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.text import command_line, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.results import AppliedBatch
 from pulsar_fleet.onboarding.steps import apply_onboarding
@@ -79,7 +78,8 @@ def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool, dry
     if result.message:
         terminal.note(result.message, style="red")
     if execution.undoes is None and result.counts.get(Outcome.APPLIED.value):
-        terminal.say(f"Undo it with: {shlex.join(['pulsar-fleet', 'undo', execution.run_id])}")
+        undo = command_line("undo", execution.run_id)
+        terminal.say(f"Undo it with: {undo}", undo)
     terminal.finish(_document(execution, result), result.state)
 
 

@@ -13,7 +13,7 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.polling import POLL_SECONDS
-from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
@@ -165,7 +165,8 @@ def _run_to_end(run: ProcedureRun) -> tuple[JsonObject, ExitState]:
             run.terminal.say(report)
         return document, ExitState.DONE
     if changed:
-        run.terminal.note(_left_in_place(run))
+        text, commands = _left_in_place(run)
+        run.terminal.note(text, *commands)
     stopped = isinstance(problem, Interrupted | KeyboardInterrupt)
     if not (stopped or (changed and isinstance(problem, FleetError))):
         raise problem
@@ -185,15 +186,17 @@ def _has_changed(records: Run) -> bool:
     return bool(records.ledger.changes(records.id)) or any(phase is not Phase.CHECKED for phase in phases)
 
 
-def _left_in_place(run: ProcedureRun) -> str:
-    """What can still be undone for each namespace, and how to go on."""
+def _left_in_place(run: ProcedureRun) -> tuple[str, list[str]]:
+    """What can still be undone for each namespace, how to go on, and the commands of that."""
     phases = Reached.of(run.records).phases
     command = "migrate" if isinstance(run, MigrationRun) else "fail-back"
     lines = [f"{name} is {phase.value}: {reversal_text(phase)}." for name, phase in phases.items()]
-    lines.append(f"Continue with: pulsar-fleet {command} --resume {run.records.id}")
+    commands = [command_line(command, "--resume", run.records.id)]
+    lines.append(f"Continue with: {commands[0]}")
     if isinstance(run, MigrationRun) and all(is_reversible(phase) for phase in phases.values()):
-        lines.append(f"Undo it with:  pulsar-fleet abort {run.records.id}")
-    return "\n".join(lines)
+        commands.append(command_line("abort", run.records.id))
+        lines.append(f"Undo it with:  {commands[1]}")
+    return "\n".join(lines), commands
 
 
 def _next_migration(terminal: Terminal, migration: Migration) -> Migration | None:

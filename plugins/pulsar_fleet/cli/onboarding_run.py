@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.approval import APPROVED, read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding import steps
@@ -89,9 +90,10 @@ class OnboardingRun:
         if isinstance(problem, FleetError) and not changed:
             raise problem
         self.terminal.note(f"{self.current}: {str(problem) or 'interrupted.'}", style="red")
-        self.terminal.note(f"Continue with: pulsar-fleet onboard --resume {self.run.id}")
+        resume, undo = command_line("onboard", "--resume", self.run.id), command_line("undo", self.run.id)
+        self.terminal.note(f"Continue with: {resume}", resume)
         if changed:
-            self.terminal.note(f"Undo it with:  pulsar-fleet undo {self.run.id}")
+            self.terminal.note(f"Undo it with:  {undo}", undo)
         return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
     def _execute(self, source: ClusterConnection, target: ClusterConnection) -> None:

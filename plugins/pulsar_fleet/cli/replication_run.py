@@ -114,7 +114,7 @@ class ReplicationRun:
         lines += [f"  kept: {line}" for stage in stages.values() for line in stage.kept]
         if commands := undo_lines(stages):
             lines += ["To undo it, in this order:", *(f"  {line}" for line in commands)]
-        self.terminal.say("\n".join(lines))
+        self.terminal.say("\n".join(lines), *commands)
         results = {name: stage.to_json() for name, stage in stages.items()}
         return {**results, "links": links.to_json(), "undo": commands}
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import NoReturn
@@ -25,8 +24,6 @@ from pulsar_fleet.report.progress import progress_lines
 
 _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", "  -": "red", "  ~": "cyan"}
 _NOTE_SECONDS = 30.0
-_COMMAND = re.compile(r"`(pulsar-fleet [^`]+)`|:\s+(pulsar-fleet .+)$", re.MULTILINE)
-"""A command that a text for people names: in backticks, or to the end of the line."""
 
 
 class ExitState(IntEnum):
@@ -64,6 +61,9 @@ class UsageError(InvalidRequest):
 class Terminal:
     """The output of one command.
 
+    The methods that print take the commands that a person may call next, as values: the JSON lists them, and no text
+    is searched for them, since a topic may have the name of a command.
+
     :param as_json: the result is one JSON document on stdout, without the text for people.
     """
 
@@ -78,21 +78,21 @@ class Terminal:
         # Problems are part of the result: the log must not repeat them.
         logging.getLogger("pulsar_fleet").addHandler(logging.NullHandler())
 
-    def say(self, text: str) -> None:
-        """Print a part of the result for people; with `as_json` only the commands that it names are kept."""
-        self._collect(text)
+    def say(self, text: str, *commands: str) -> None:
+        """Print a part of the result for people; with `as_json` only the commands are kept."""
+        self._collect(commands)
         if not self.as_json:
             with self._writing():
                 _print(self._result, text)
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, *commands: str) -> None:
         """Print what an operator must read before a question; with `as_json` on stderr."""
-        self._collect(text)
+        self._collect(commands)
         _print(self._notes if self.as_json else self._result, text)
 
-    def note(self, text: str, *, style: str | None = None) -> None:
+    def note(self, text: str, *commands: str, style: str | None = None) -> None:
         """Print a note on stderr."""
-        self._collect(text)
+        self._collect(commands)
         self._notes.print(text, style=style, markup=False, soft_wrap=True)
 
     @contextmanager
@@ -135,7 +135,7 @@ class Terminal:
             return False
 
     def finish(self, document: JsonObject, state: ExitState) -> NoReturn:
-        """Print the result and exit; its JSON has under `next` the commands that the text for people names."""
+        """Print the result and exit; its JSON has under `next` the commands that may follow."""
         with self._writing():
             if self.as_json:
                 text = json.dumps(
@@ -160,9 +160,8 @@ class Terminal:
         except KeyboardInterrupt:
             self._fail("Interrupted.", ExitState.INTERRUPTED)
 
-    def _collect(self, text: str) -> None:
-        for quoted, last in _COMMAND.findall(text):
-            self._next[(quoted or last).rstrip(". ")] = None
+    def _collect(self, commands: Iterable[str]) -> None:
+        self._next.update(dict.fromkeys(commands))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

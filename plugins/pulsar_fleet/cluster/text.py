@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 
 FEW = 3
@@ -48,6 +49,11 @@ def listed(names: Iterable[object], most: int = FEW) -> str:
         return "none"
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return f"{', '.join(texts[:most])}{more}"
+
+
+def command_line(*words: object) -> str:
+    """`pulsar-fleet undo cli/apply-1`: a command as a shell takes it, with each word in quotes that needs them."""
+    return shlex.join(["pulsar-fleet", *map(str, words)])
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import wait_ended
@@ -181,11 +181,11 @@ async def confirm(
     )
     run.artefacts.write_json(run.id, "links.json", result.to_json())
     if broken:
-        names = " ".join(clusters.admins[name].connection.argument for name in stored.topology.remaining)
-        namespace = TopicName.parse(broken[0].topic).namespace
+        names = [clusters.admins[name].connection.argument for name in stored.topology.remaining]
+        doctor = command_line("doctor", *names, "--select", TopicName.parse(broken[0].topic).namespace)
         raise PreconditionFailed(
             f"{len(broken)} of {counted(len(states), 'link')} do not replicate after {seconds:.0f} s. First "
-            f"{broken[0].text()}. For the cause: pulsar-fleet doctor {names} --select {namespace}"
+            f"{broken[0].text()}. For the cause: {doctor}"
         )
     return result
 

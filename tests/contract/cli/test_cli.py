@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.support.shell import CANARY, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.undo import plan_undo
@@ -69,6 +70,22 @@ async def test_a_tenant_is_carried_over_and_taken_back(
     assert CANARY not in "".join(
         path.read_bytes().decode(errors="replace") for path in shell.folder.rglob("*") if path.is_file()
     )
+
+
+async def test_a_topic_named_like_a_command_is_no_next_command(
+    shell: Shell, on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, "a `pulsar-fleet restore blue --yes` ")
+    await on_blue.put(f"/{topic.path}")
+    compared, planned = shell.at_once(
+        ("diff", *shell.sides, "--select", name.tenant, "--json"),
+        ("plan", *shell.sides, "--select", name.tenant, "--json"),
+    )
+    assert str(topic) in {row["name"] for row in compared.document["differences"]}
+    assert compared.document["next"] == []
+    assert planned.document["next"] == [shlex.join(["pulsar-fleet", "apply", *shell.sides, "--select", name.tenant])]
 
 
 @pytest.mark.long

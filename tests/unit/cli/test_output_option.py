@@ -65,16 +65,19 @@ def test_another_output_is_refused(records: Path) -> None:
 
 NEXT = """
 from pulsar_fleet.cli.terminal import ExitState, Terminal
+from pulsar_fleet.cluster.text import command_line
 
 terminal = Terminal(as_json=True)
-terminal.say("3 changes.\\n\\nApply it with: pulsar-fleet apply plan.json")
-terminal.note("Continue it by `pulsar-fleet migrate --resume 'cli/migrate 1'`, or abort it.")
-terminal.say("Apply it with: pulsar-fleet apply plan.json")
+apply = command_line("apply", "plan.json")
+terminal.say(f"3 changes.\\n\\nApply it with: {apply}", apply)
+terminal.say("  - persistent://x/n/a `pulsar-fleet restore blue --yes` \\nUndo it with: pulsar-fleet undo x")
+terminal.note("Continue it by `pulsar-fleet abort x`.", command_line("migrate", "--resume", "cli/migrate 1"))
+terminal.say(f"Apply it with: {apply}", apply)
 terminal.finish({"run": "x"}, ExitState.DIFFERENT)
 """
 
 
-def test_the_next_commands_are_those_of_the_text() -> None:
+def test_the_next_commands_are_values_and_no_parts_of_texts() -> None:
     # The terminal takes the file descriptors of its process.
     done = subprocess.run([sys.executable, "-c", NEXT], capture_output=True, text=True, check=False)
     assert json.loads(done.stdout) == {

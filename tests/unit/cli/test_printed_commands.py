@@ -36,12 +36,24 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+def _made(tree: ast.AST) -> Iterator[str]:
+    """What `command_line` is called with, as one text; the values of variables as `X`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command_line":
+            name, *words = node.args
+            texts = [str(word.value) if isinstance(word, ast.Constant) else "X" for word in words]
+            for choice in ast.walk(name):
+                if isinstance(choice, ast.Constant) and re.fullmatch("[a-z]+(-[a-z]+)?", str(choice.value)):
+                    yield " ".join(["pulsar-fleet", str(choice.value), *texts])
+
+
 def printed() -> dict[tuple[str, str], str]:
     """Each printed command with the rest of its sentence → where it is printed."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
     return {
         (matched[1], matched[2].strip()): str(path.relative_to(ROOT))
-        for path in sorted(ROOT.rglob("*.py"))
-        for text in _texts(ast.parse(path.read_text()))
+        for path, tree in trees.items()
+        for text in (*_texts(tree), *_made(tree))
         for matched in _COMMAND.finditer(text)
     }
 

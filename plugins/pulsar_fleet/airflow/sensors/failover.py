@@ -10,7 +10,7 @@ from airflow.sdk import Context
 from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
-from pulsar_fleet.cluster.text import duration
+from pulsar_fleet.cluster.text import command_line, duration
 
 if TYPE_CHECKING:
     from pulsar_fleet.ledger.run import Run
@@ -51,7 +51,7 @@ class ApplicationsArrivedSensor(RunLimitedSensor):
         """The error with the applications that are missing."""
         return WaitTimedOut(
             f"After {duration(float(self.timeout))}: {figures}. When they have caught up, clear this task; what they "
-            f"got until now says: pulsar-fleet failover-outcome {self._run_id}"
+            f"got until now says: {command_line('failover-outcome', self._run_id)}"
         )
 
     def trigger(self, context: Context, end: float) -> MomentTrigger:

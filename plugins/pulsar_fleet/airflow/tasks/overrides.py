@@ -145,6 +145,7 @@ async def _unmigrated(connection: ClusterConnection) -> str:
 async def _watch(connection: ClusterConnection, *, restore: bool) -> str:
     """What was found and done on a cluster; empty if no dead run left anything."""
     from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.text import command_line
     from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
 
     async with AdminClient(connection) as admin:
@@ -153,7 +154,7 @@ async def _watch(connection: ClusterConnection, *, restore: bool) -> str:
         if not left.needs_restoration:
             return ""
         if not restore:
-            return f"{left.text()}\nRestore what a dead run left with: pulsar-fleet restore {connection.name}"
+            return f"{left.text()}\nRestore what a dead run left with: {command_line('restore', connection.argument)}"
         restored = await restore_overrides(admin, unattended=True)
     if not (restored.restored or restored.replicating or restored.draining):
         return ""

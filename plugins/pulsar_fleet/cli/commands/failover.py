@@ -19,7 +19,14 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.replication.failover import steps
 from pulsar_fleet.replication.failover.forecast import Forecast
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome
-from pulsar_fleet.replication.failover.report import Addresses, forecast_text, outcome_text, prepared_text
+from pulsar_fleet.replication.failover.report import (
+    Addresses,
+    forecast_commands,
+    forecast_text,
+    outcome_commands,
+    outcome_text,
+    prepared_text,
+)
 
 Origin = Annotated[
     str, typer.Argument(metavar="FROM", help="The cluster that applications leave: admin URL or Airflow connection id.")
@@ -49,7 +56,8 @@ def forecast_failover(origin: Origin, target: Target, select: Select = None, as_
         with recorded_run(new_run_id("forecast-failover"), "forecast_failover", conf) as run, status:
             first, second = run_interruptibly(_reach_both(*sides))
             forecast = run_interruptibly(steps.forecast_failover(first, second, selection, run))
-    terminal.say(forecast_text(forecast, Addresses(origin=origin, target=target, run=run.id)))
+    addresses = Addresses(origin=origin, target=target, run=run.id)
+    terminal.say(forecast_text(forecast, addresses), *forecast_commands(forecast, addresses))
     terminal.finish(_document(run, forecast), _state(forecast))
 
 
@@ -79,7 +87,8 @@ def prepare_failover(
             first, second = run_interruptibly(_reach_both(*sides))
             prepared, forecast = run_interruptibly(steps.prepare_target(first, second, selection, run))
     addresses = Addresses(origin=origin, target=target, run=run.id)
-    terminal.say(f"{prepared_text(prepared)}\n\n{forecast_text(forecast, addresses)}")
+    text = f"{prepared_text(prepared)}\n\n{forecast_text(forecast, addresses)}"
+    terminal.say(text, *forecast_commands(forecast, addresses))
     terminal.finish({**_document(run, forecast), "prepared": prepared.to_json()}, _state(forecast))
 
 
@@ -103,7 +112,8 @@ def failover_outcome(
         with terminal.status(f"Reading {sides[1].name}"):
             first, second = run_interruptibly(_reach_both(*sides))
             outcome = run_interruptibly(steps.record_outcome(first, second, run))
-    terminal.say(outcome_text(outcome, Addresses(origin=origin, target=target, run=run.id)))
+    addresses = Addresses(origin=origin, target=target, run=run.id)
+    terminal.say(outcome_text(outcome, addresses), *outcome_commands(outcome, addresses))
     terminal.finish({"run": run.id, "agreement": outcome.agreement, **outcome.to_json()}, _outcome_state(outcome))
 
 

@@ -74,7 +74,8 @@ def _synchronise(terminal: Terminal, sides: Sequence[ClusterConnection], request
 
     with terminal.status(f"Synchronising {', '.join(side.name for side in sides)}"):
         result = run_interruptibly(once())
-    terminal.say("\n".join([headline(result), *lines(result)]))
+    waiting = filter(None, (tally.pending_deletions for tally in result.clusters.values()))
+    terminal.say("\n".join([headline(result), *lines(result)]), *(deletions.command for deletions in waiting))
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.onboarding.results import TakenSnapshot
@@ -149,7 +149,8 @@ def plan(
     if blockers(file.findings):
         state = ExitState.REFUSED
     elif not file.plan.empty:
-        terminal.say(f"\nApply it with: {_apply_command(file, out, waivers or ())}")
+        command = _apply_command(file, out, waivers or ())
+        terminal.say(f"\nApply it with: {command}", command)
     terminal.finish(document, state)
 
 
@@ -221,7 +222,7 @@ def _labels(first: Snapshot, second: Snapshot) -> tuple[str, str]:
 def _apply_command(file: PlanFile, out: Path | None, waivers: Sequence[str]) -> str:
     accepted = [word for text in waivers for word in ("--waiver", text)]
     words: Sequence[str] = [str(out)] if out else [file.source, file.target, *_options(file), *accepted]
-    return shlex.join(["pulsar-fleet", "apply", *words])
+    return command_line("apply", *words)
 
 
 def _options(file: PlanFile) -> list[str]:

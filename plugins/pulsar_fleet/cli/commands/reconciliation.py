@@ -18,7 +18,7 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_c
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
@@ -83,7 +83,8 @@ def _run(
     plans = read_plans(drift, run)
     lines = ("\n".join(part) for part in (conflict_lines(drift), deletion_lines(drift), drift.unmeasured))
     shown = [drift.headline, *filter(None, lines), *map(plan_text, plans.values())]
-    (terminal.show if ask else terminal.say)("\n\n".join(shown))
+    commands = (waiting.command for waiting in drift.deletions.values())
+    (terminal.show if ask else terminal.say)("\n\n".join(shown), *commands)
     repaired: RepairSummary | None = None
     if request.mode is Mode.REPAIR and drift.drift:
         if ask and not terminal.confirm("Write these changes?"):
@@ -95,7 +96,8 @@ def _run(
             repaired = run_interruptibly(repair(connections, drift, request, run))
         terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired.problems)]))
         for cluster in repaired.changed:
-            terminal.say(f"Undo it on {cluster} with: pulsar-fleet undo {run.id}/{cluster}")
+            undo = command_line("undo", f"{run.id}/{cluster}")
+            terminal.say(f"Undo it on {cluster} with: {undo}", undo)
     document = {"run": run.id, **drift.to_json(), "repaired": repaired.to_json() if repaired else None}
     return document, _state(drift, repaired)
 

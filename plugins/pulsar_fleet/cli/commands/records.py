@@ -13,7 +13,7 @@ from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
 from pulsar_fleet.evidence.verify import verify_file
@@ -121,7 +121,8 @@ def runs(
             raise NotFound(f"The ledger has no run {run!r}: `pulsar-fleet runs` lists the newest ones.")
         details = _details(Run(run, ledger, Artefacts.open()))
         lines = [_line(record), *(f"  {name:<10} {text}" for name, texts in details.items() for text in texts)]
-        terminal.say("\n".join([*lines, f"Evidence: pulsar-fleet evidence {run}"]))
+        command = command_line("evidence", run)
+        terminal.say("\n".join([*lines, f"Evidence: {command}"]), command)
         terminal.finish({**_document(record), "settings": record.conf, **details}, ExitState.DONE)
 
 

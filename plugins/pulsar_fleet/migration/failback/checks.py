@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.rows import PROVEN
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.preflight.context import blocker
@@ -202,8 +203,7 @@ def check_other_runs(namespace: FailbackNamespace) -> Iterator[Finding]:
 
 
 def _resumption(run: str) -> str:
-    resume = f"--resume {run}"
-    return f"pulsar-fleet fail-back {resume}" if run.startswith("cli/fail-back") else f"pulsar-fleet migrate {resume}"
+    return command_line("fail-back" if run.startswith("cli/fail-back") else "migrate", "--resume", run)
 
 
 def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:

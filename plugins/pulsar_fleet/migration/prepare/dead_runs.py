@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.policies.documents import without_nulls
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.restore import flagged_namespaces, is_replicating, restore_original_settings
@@ -114,14 +115,14 @@ class Restored(Document):
         if copying := [name for name in self.replicating if name not in self.migrated]:
             lines.append(
                 f"Still replicating: {', '.join(copying)}. A run that is continued needs this, since what is "
-                "published while replication is off is never copied. To give the run up: pulsar-fleet restore "
-                f"{self.cluster} --end-replication."
+                "published while replication is off is never copied. To give the run up: "
+                f"{command_line('restore', self.cluster, '--end-replication')}."
             )
         if self.draining:
             lines.append(
                 f"Load shedding and bundle splits stay off: {', '.join(self.draining)} may have a backlog, and a topic "
                 "that is unloaded now cannot be read any more. Continue the run. If consumers have read everything: "
-                f"pulsar-fleet restore {self.cluster}."
+                f"{command_line('restore', self.cluster)}."
             )
         return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
-from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.text import command_line, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
@@ -81,7 +81,7 @@ async def require_copied_topics(blue: AdminClient, move: Move, run: Run) -> None
     if lost:
         raise PreconditionFailed(
             f"{listed(lost)} had messages when the copy of {move.namespace} was verified, and was deleted on "
-            f"{blue.connection.name} since. Nothing was flagged. Undo this run (pulsar-fleet abort {run.id}), then "
+            f"{blue.connection.name} since. Nothing was flagged. Undo this run ({command_line('abort', run.id)}), then "
             "start it again: its plan does not have the topic.",
             cluster=blue.connection.name,
         )

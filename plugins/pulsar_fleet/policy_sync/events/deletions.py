@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, Plan
@@ -16,7 +17,6 @@ from pulsar_fleet.policy_sync.events.publish import observed_versions
 from pulsar_fleet.policy_sync.events.resolve import waiting_deletion
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions
-from pulsar_fleet.policy_sync.merge.command import command_line
 from pulsar_fleet.policy_sync.merge.deletion_plan import (
     PropagateDeletes,
     allowed_deletions,
@@ -43,7 +43,7 @@ async def settle_deletions(participant: Participant, tally: Tally) -> None:
     if participant.request.propagate_deletes is PropagateDeletes.APPROVE and allow:
         await _delete(participant, tally, plan, allow)
         plan = await _plan(participant)
-    command = command_line("sync-metadata", [participant.admin.connection], participant.request.options)
+    command = command_line("sync-metadata", participant.admin.connection.argument, *participant.request.options)
     tally.pending_deletions = pending(plan, command)
 
 

@@ -1,11 +1,7 @@
-"""The command line of a run, as a message prints it (pure)."""
+"""The options of a run as a command line has them (pure)."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
-
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
@@ -20,9 +16,3 @@ def shared_options(
     options += ["--tie-break", tie_break.value] if tie_break is not TieBreak.SMALLER else []
     options += [] if topics else ["--no-topics"]
     return [*options, *([] if partitioned_topics else ["--no-partitioned-topics"])]
-
-
-def command_line(command: str, connections: Iterable[ClusterConnection], options: Sequence[str]) -> str:
-    """A command on clusters; one that has no connection id is named by its admin URL."""
-    clusters = [at.admin_url if {":", "."} & set(at.name) else at.name for at in connections]
-    return f"pulsar-fleet {command} {shlex.join([*clusters, *options])}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
@@ -18,7 +19,6 @@ from pulsar_fleet.policy_sync.deletions import current_documents
 from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
 from pulsar_fleet.policy_sync.guards.recreated import read_identity
 from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
-from pulsar_fleet.policy_sync.merge.command import command_line
 from pulsar_fleet.policy_sync.merge.compare import Comparison, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes, pending
 from pulsar_fleet.policy_sync.merge.identity import Suspect, suspects
@@ -167,7 +167,8 @@ async def _plans(
     scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
     authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
     gone = sorted(resource.item[1] for resource in drift if resource.gone and resource.item[0] is Resource.NAMESPACE)
-    command = command_line("reconcile", (admin.connection for admin in fleet.clusters.values()), request.options)
+    names = [admin.connection.argument for admin in fleet.clusters.values()]
+    command = command_line("reconcile", *names, *request.options)
     plans, waiting = {}, {}
     for name, scan in sorted(scans.items()):
         deletable = await current_documents(fleet.clusters[name], gone, name, redactor)

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.replication.failover.forecast import Forecast, ForecastRow
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, OutcomeRow
 from pulsar_fleet.replication.failover.prepare import Prepared
@@ -28,13 +27,18 @@ class Addresses:
     def command(self, name: str, forecast: Forecast) -> str:
         """A command for the same clusters and the same selection."""
         selection = (word for text in forecast.selection for word in ("--select", text))
-        return shlex.join(["pulsar-fleet", name, self.origin, self.target, *selection])
+        return command_line(name, self.origin, self.target, *selection)
 
 
 def forecast_text(forecast: Forecast, addresses: Addresses) -> str:
     """The whole forecast, with the commands that follow it."""
-    steps = _order(forecast, forecast.rows(), addresses)
-    return "\n".join([forecast_body(forecast), "Do:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))])
+    steps = enumerate(_order(forecast, forecast.rows(), addresses), 1)
+    return "\n".join([forecast_body(forecast), "Do:", *(f"  {number}. {text}{run}" for number, (text, run) in steps)])
+
+
+def forecast_commands(forecast: Forecast, addresses: Addresses) -> list[str]:
+    """The commands that the text names, in its order."""
+    return [command for _, command in _order(forecast, forecast.rows(), addresses) if command]
 
 
 def forecast_body(forecast: Forecast) -> str:
@@ -109,8 +113,13 @@ def waiting_text(target: str, rows: Sequence[OutcomeRow]) -> str:
 
 def outcome_text(outcome: FailoverOutcome, addresses: Addresses) -> str:
     """The whole outcome, with what to do."""
-    steps = _after(outcome, outcome.rows(), addresses)
+    steps = (f"{text}{command}" for text, command in _after(outcome, outcome.rows(), addresses))
     return "\n".join([verdict(outcome), "", outcome_body(outcome), "", *steps])
+
+
+def outcome_commands(outcome: FailoverOutcome, addresses: Addresses) -> list[str]:
+    """The commands that the text names."""
+    return [command for _, command in _after(outcome, outcome.rows(), addresses) if command]
 
 
 def outcome_body(outcome: FailoverOutcome) -> str:
@@ -235,25 +244,27 @@ def _position_notes(forecast: Forecast) -> Iterator[str]:
     yield from (f"  ! {name}: {reason}" for name, reason in reasons.items())
 
 
-def _order(forecast: Forecast, rows: Sequence[ForecastRow], addresses: Addresses) -> Iterator[str]:
-    """The order of steps for the owner of the applications."""
+def _order(forecast: Forecast, rows: Sequence[ForecastRow], addresses: Addresses) -> Iterator[tuple[str, str]]:
+    """The order of steps for the owner of the applications: what to do, and the command that does it, if one does."""
     origin, target = forecast.origin, forecast.target
     check = addresses.command("forecast-failover", forecast)
-    outcome = shlex.join(["pulsar-fleet", "failover-outcome", addresses.run])
     if forecast.origin_unreachable:
-        yield f"If {origin} comes back before the move, forecast again: {check}"
-        yield f"Start the consumers on {target}."
+        yield f"If {origin} comes back before the move, forecast again: ", check
+        yield f"Start the consumers on {target}.", ""
         return
     if any(row.missing and row.replicated for row in rows):
-        yield f"Create what {target} lacks: {addresses.command('prepare-failover', forecast)} --yes"
+        yield f"Create what {target} lacks: ", f"{addresses.command('prepare-failover', forecast)} --yes"
     consumers = sum(row.consumers for row in rows)
     connected = f"{counted(consumers, 'consumer')} connected now" if consumers else "none is connected now"
-    yield f"Stop the consumers on {origin} while it is alive ({connected})."
+    yield f"Stop the consumers on {origin} while it is alive ({connected}).", ""
     waiting = sum(topic.unreplicated or 0 for topic in forecast.topics)
-    yield f"Wait until nothing waits for replication to {target} ({waiting:,} entries now)."
-    yield f"Check again: {check}"
-    yield f"Start the consumers on {target}."
-    yield f"When they have caught up, with the run of the last forecast: {outcome}"
+    yield f"Wait until nothing waits for replication to {target} ({waiting:,} entries now).", ""
+    yield "Check again: ", check
+    yield f"Start the consumers on {target}.", ""
+    yield (
+        "When they have caught up, with the run of the last forecast: ",
+        command_line("failover-outcome", addresses.run),
+    )
 
 
 def _outcome_note(row: OutcomeRow) -> str:
@@ -262,15 +273,15 @@ def _outcome_note(row: OutcomeRow) -> str:
     return f"  ! {row.topic} {row.subscription!r}: {row.agreement.value}: {reasons}"
 
 
-def _after(outcome: FailoverOutcome, rows: Sequence[OutcomeRow], addresses: Addresses) -> Iterator[str]:
-    command = shlex.join(["pulsar-fleet", "failover-outcome", addresses.run])
+def _after(outcome: FailoverOutcome, rows: Sequence[OutcomeRow], addresses: Addresses) -> Iterator[tuple[str, str]]:
+    command = command_line("failover-outcome", addresses.run)
     if any(row.lost != 0 for row in rows):
-        yield f"Do: when {outcome.origin} is back and its replication has caught up: {command}"
-        yield f"    What is lost even then is on {outcome.origin} only: connect a consumer there."
+        yield f"Do: when {outcome.origin} is back and its replication has caught up: ", command
+        yield f"    What is lost even then is on {outcome.origin} only: connect a consumer there.", ""
     elif outcome.agreement is Agreement.UNFINISHED:
-        yield f"Do: when the applications have caught up: {command}"
+        yield "Do: when the applications have caught up: ", command
     else:
-        yield "Nothing to do."
+        yield "Nothing to do.", ""
 
 
 def _table(

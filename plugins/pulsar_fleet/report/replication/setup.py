@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.replication.setup.apply import AppliedStage
 from pulsar_fleet.replication.setup.links import ConfirmedLinks
@@ -49,7 +49,7 @@ def outcome_line(planned: StoredReplicationPlan, links: ConfirmedLinks) -> str:
 
 def undo_lines(stages: Mapping[str, AppliedStage]) -> list[str]:
     """The commands that undo the run, in their order: lists first, since a replicator recreates a topic."""
-    return [f"pulsar-fleet undo {run}" for stage in reversed(list(stages.values())) for run in stage.undo]
+    return [command_line("undo", run) for stage in reversed(list(stages.values())) for run in stage.undo]
 
 
 def _outcome(
