@@ -58,7 +58,7 @@ def is_addressable(name: str) -> bool:
 
 
 def _entity(text: str, what: str) -> str:
-    if not _ENTITY.match(text):
+    if not _ENTITY.fullmatch(text):
         raise InvalidRequest(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
     return text
 

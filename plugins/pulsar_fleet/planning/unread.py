@@ -114,6 +114,6 @@ def _resource(note: Note) -> Resource | None:
             return resource
     if "://" in name:
         return Resource.TOPIC
-    if " " in name or name in ("clusters", "brokers", "functions", "packages"):
+    if " " in name:
         return None
     return Resource.NAMESPACE if "/" in name else Resource.TENANT

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.read_problems import BROKERS, Area
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
@@ -62,7 +62,7 @@ async def read_brokers(admin: AdminClient, redactor: Redactor, reads: PartialRea
 
     For another role the result is the broker that answers, without a configuration, and a note that the rest is hidden.
     """
-    addresses = await reads.read("brokers", admin.brokers(), area=Area.BROKERS)
+    addresses = await reads.read(BROKERS, admin.brokers(), area=Area.BROKERS)
     if addresses is None:
         return [BrokerState(urlsplit(admin.http.admin_url).netloc, await admin.version(), {})]
     read = (reads.read(f"broker {address}", _read_broker(admin, address, redactor)) for address in addresses)

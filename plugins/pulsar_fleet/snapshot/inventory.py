@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF, Area, Problem
+from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, PACKAGES, SCALABLE_TOPICS_OF, Area, Problem
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -49,7 +49,7 @@ async def read_functions(
 ) -> list[InventoryState]:
     """Functions, sources and sinks: one call for all assignments, three for each namespace that has any."""
     # A broker without a functions worker answers 409 to every call about functions.
-    assignments = await reads.read("functions", admin.get("/worker/assignments"), not_offered=(Conflict, NotFound))
+    assignments = await reads.read(FUNCTIONS, admin.get("/worker/assignments"), not_offered=(Conflict, NotFound))
     used = {"/".join(name.split("/")[:2]) for instances in (assignments or {}).values() for name in instances}
     chosen = [name for name in namespaces if str(name) in used]
     return await _listed(admin, chosen, [(kind.removesuffix("s"), kind) for kind in FUNCTION_KINDS], reads)
@@ -60,7 +60,7 @@ async def read_packages(
 ) -> list[InventoryState]:
     """Uploaded packages: no call unless a broker offers them, then three for each namespace."""
     if not any(broker.configuration.get("enablePackagesManagement") == "true" for broker in brokers):
-        reads.note("packages", Problem.NOT_OFFERED, "No broker has enablePackagesManagement set.")
+        reads.note(PACKAGES, Problem.NOT_OFFERED, "No broker has enablePackagesManagement set.")
         return []
     return await _listed(admin, namespaces, [("package", f"packages/{kind}") for kind in PACKAGE_KINDS], reads)
 

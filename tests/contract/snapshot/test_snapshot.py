@@ -12,6 +12,7 @@ import pytest
 from tests.support.version_differences import set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, PACKAGES
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
@@ -367,8 +368,8 @@ async def test_a_cluster_without_functions_and_packages_says_so_and_is_complete(
     await make_namespace(on_blue, name)
     snapshot = await read(on_blue, name)
     assert [(note.resource, note.problem) for note in snapshot.notes] == [
-        ("functions", "not offered"),
-        ("packages", "not offered"),
+        (FUNCTIONS, "not offered"),
+        (PACKAGES, "not offered"),
     ]
     assert snapshot.complete
 

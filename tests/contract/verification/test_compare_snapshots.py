@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note, Problem
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
@@ -99,7 +99,7 @@ def submit(records: Path, requests: list[CompareRequest]) -> list[Comparison]:
 
 def test_a_snapshot_without_the_names_of_clusters_is_not_compared(records: Path) -> None:
     whole = Snapshot(cluster="blue", began="", ended="", key_id="k")
-    unreadable = replace(whole, notes=(Note("clusters", Problem.UNREADABLE.value, "not for this role."),))
+    unreadable = replace(whole, notes=(Note(CLUSTERS, Problem.UNREADABLE.value, "not for this role."),))
     request = stored(records, "incomplete", unreadable, whole)
     with pytest.raises(PreconditionFailed, match="names of the clusters that blue knows could not be read"):
         compare_snapshots(request, compare_in_process)

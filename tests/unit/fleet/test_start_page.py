@@ -34,6 +34,7 @@ def setting(**schema: Any) -> Field:
         ({"type": "number"}, Control.NUMBER, 0.5),
         (STRINGS, Control.LINES, ["acme", "re:beta/.*"]),
         (STRINGS, Control.LINES, []),
+        (STRINGS, Control.LINES, ["persistent://x/n/a `pulsar-fleet restore blue` ", "persistent://x/n/ b%20c"]),
         ({"type": "array", "items": {"type": "object"}}, Control.JSON, [{"id": "a", "why": "ü"}]),
     ],
 )

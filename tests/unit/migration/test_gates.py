@@ -40,7 +40,7 @@ from tests.support.snapshots import (
     without_namespace,
 )
 
-from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
@@ -235,7 +235,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("broker-not-readable", note_on("blue", "broker blue-2.example:8080")),
     ("superuser-needed", note_on("blue", Area.BROKERS, Problem.HIDDEN)),
     ("superuser-needed", note_on("green", Area.CLUSTERS, Problem.HIDDEN)),
-    ("functions-unknown", note_on("blue", "functions")),
+    ("functions-unknown", note_on("blue", FUNCTIONS)),
+    ("not-readable", note_on("blue", "functions/orders")),
+    ("not-readable", note_on("blue", "functions")),
     ("not-readable", note_on("green", f"topic policies of {ORDERS}")),
     ("topic-not-readable", lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
     ("redirect-not-supported", blue_of("3.0.7")),
@@ -400,7 +402,7 @@ NEAREST: dict[str, Spoil] = {
     "auto-resource-creation-on": on_second_broker(CREATION, "false"),
     "broker-not-readable": note_on("blue", "broker blue-2.example:8080", Problem.DELETED),
     "superuser-needed": note_on("blue", Area.BROKERS, Problem.NOT_OFFERED),
-    "functions-unknown": note_on("blue", "functions", Problem.NOT_OFFERED),
+    "functions-unknown": note_on("blue", FUNCTIONS, Problem.NOT_OFFERED),
     "not-readable": note_on("green", f"topic policies of {ORDERS}", Problem.DELETED),
     "topic-not-readable": lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),), blue=None),
     "redirect-not-supported": lambda base: repointed(blue_of("3.0.7")(base)),

@@ -74,6 +74,69 @@ def test_a_call_has_a_hazard_whatever_the_plan_says(call: Any, hazard: Hazard) -
     assert worst(*(risk.hazard for risk in risks_of_calls([call], "green"))) is hazard
 
 
+VERBS = (
+    "clearBacklog",
+    "expireMessages",
+    "migration",
+    "partitions",
+    "policies",
+    "resetcursor",
+    "skip_all",
+    "terminate",
+    "trim",
+    "truncate",
+    "unload",
+)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_resource_named_like_a_call_is_created_without_a_hazard(name: str) -> None:
+    calls = [
+        with_body("PUT", f"/tenants/{name}", {"allowedClusters": ["green"]}),
+        with_body("POST", f"/tenants/{name}", {"allowedClusters": ["green"]}),
+        with_body("PUT", f"/namespaces/acme/{name}", {"replication_clusters": ["green"]}),
+        with_body("POST", f"/namespaces/{name}/{name}/retention", {}),
+        bare("PUT", f"/persistent/acme/orders/{name}"),
+        with_body("POST", f"/persistent/acme/{name}/{name}/retention", {}),
+        with_body("PUT", f"{TOPIC}/subscription/{name}", {}),
+        with_body("PUT", f"{TOPIC}/subscription/{name}/properties", {}),
+        with_body("POST", f"{NAMESPACE}/permissions/{name}", ["consume"]),
+        with_body("POST", f"{NAMESPACE}/permissions/subscription/{name}", ["app"]),
+        with_body("POST", f"{TOPIC}/permissions/{name}", ["consume"]),
+        with_body("POST", f"/schemas/acme/orders/{name}/schema", {}),
+        with_body("PUT", f"/resourcegroups/{name}", {}),
+        with_body("PUT", f"/clusters/{name}", {}),
+    ]
+    assert {call.text(): [risk.reason for risk in risks_of_calls([call], "green")] for call in calls} == {
+        call.text(): [] for call in calls
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "hazard"),
+    [
+        (bare("POST", f"{NAMESPACE}/clearBacklog"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{NAMESPACE}/clearBacklog/s"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{NAMESPACE}/0x00_0xff/clearBacklog/s"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{NAMESPACE}/unsubscribe/s"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{NAMESPACE}/0x00_0xff/unsubscribe/s"), Hazard.DESTRUCTIVE),
+        (with_body("POST", f"{NAMESPACE}/migration", True), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/terminate"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/terminate/partitions"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/trim"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{TOPIC}/truncate"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/subscription/trim/skip_all"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/subscription/s/skip/5"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/subscription/skip_all/resetcursor"), Hazard.IRREVERSIBLE),
+        (bare("POST", f"{TOPIC}/subscription/s/expireMessages/5"), Hazard.IRREVERSIBLE),
+        (bare("POST", f"{TOPIC}/all_subscription/expireMessages/5"), Hazard.IRREVERSIBLE),
+        (with_body("POST", "/persistent/acme/orders/trim/partitions", 8), Hazard.IRREVERSIBLE),
+    ],
+)
+def test_each_call_that_loses_something_has_a_hazard(call: Any, hazard: Hazard) -> None:
+    assert worst(*(risk.hazard for risk in risks_of_calls([call], "green"))) is hazard
+
+
 @pytest.mark.parametrize("field", ["deleted", "migrated"])
 def test_a_namespace_is_never_born_deleted_or_migrated(field: str) -> None:
     call = with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], field: True})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.call import with_body
-from pulsar_fleet.cluster.admin.read_problems import Note
+from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
@@ -317,7 +317,7 @@ def test_a_namespace_that_was_not_read_is_not_reported_as_equal() -> None:
 
 def test_the_names_of_clusters_are_needed() -> None:
     with pytest.raises(PreconditionFailed, match="names of the clusters that blue knows could not be read"):
-        plan_changes(unread(holding("blue", {}), "clusters"), holding("green", {}))
+        plan_changes(unread(holding("blue", {}), CLUSTERS), holding("green", {}))
 
 
 def test_a_procedure_that_copies_everything_refuses_an_incomplete_snapshot() -> None:

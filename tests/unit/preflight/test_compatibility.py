@@ -28,7 +28,7 @@ from tests.support.snapshots import (
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
-from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import BROKERS, FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.bookies import Bookies
@@ -621,7 +621,9 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         source(unread(f"topic policies of {ORDERS}", "'blue' has no broker service URL, which reading needs: add it.")),
         f"blocker resource-not-readable: topic policies of {ORDERS} of blue",
     ),
-    (source(unread("brokers")), "warning resource-not-readable: brokers of blue"),
+    (source(unread(BROKERS)), f"warning resource-not-readable: {BROKERS} of blue"),
+    (source(unread("brokers")), "blocker resource-not-readable: brokers of blue"),
+    (source(unread("functions")), "blocker resource-not-readable: functions of blue"),
     (source(dynamic(maxMessageSize="7")), f"warning dynamic-settings-differ: {GREEN}"),
     (source(topic(f"{EVENTS}-partition--1")), f"warning topic-name-refused: {EVENTS}-partition--1"),
     (
@@ -696,7 +698,7 @@ NEAREST: dict[str, Spoil] = {
     "namespace-migrated": source(policies(migrated=False)),
     "no-right-to-copy": measured(rights=(Right("namespaces of acme", True, True),)),
     "not-settable": measured(rights=(Right(Area.RESOURCE_GROUPS, True, True),)),
-    "not-visible": target(fields(notes=(Note("functions", Problem.NOT_OFFERED.value, "green answered 409."),))),
+    "not-visible": target(fields(notes=(Note(FUNCTIONS, Problem.NOT_OFFERED.value, "green answered 409."),))),
     "offload-driver": steps(
         source(policies(offload_policies=OFFLOAD)),
         target(settings(managedLedgerOffloadDriver="aws-s3")),

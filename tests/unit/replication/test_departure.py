@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import BROKERS, Note, Problem
 from pulsar_fleet.replication.setup.departure import _references
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 
@@ -21,7 +21,7 @@ def test_a_cluster_in_any_list_or_in_what_is_not_readable_is_referred_to() -> No
         topic_policies=(TopicPolicyState(TOPIC, "local", {"replicationClusters": ["red"]}, 0),),
         notes=(
             Note("acme/audit", Problem.UNREADABLE.value, "blue answered 500."),
-            Note("brokers", Problem.UNREADABLE.value, "blue answered 500."),
+            Note(BROKERS, Problem.UNREADABLE.value, "blue answered 500."),
         ),
     )
     assert list(_references(snapshot, "red")) == [

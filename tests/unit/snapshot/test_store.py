@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_fleet.cluster.admin.read_problems import Note
+from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
@@ -167,7 +167,7 @@ def test_a_manifest_tells_what_the_snapshot_is_of(tmp_path: Path) -> None:
         ended="b",
         key_id="k",
         brokers=(BrokerState("localhost:8080", "4.2.4", {}),),
-        notes=(Note("clusters", "unreadable", "not for this role"),),
+        notes=(Note(CLUSTERS, "unreadable", "not for this role"),),
     )
     manifest = artefacts.read_json(store_snapshot(artefacts, "run", snapshot, name="source"))
     assert (manifest["schema_version"], manifest["cluster"], manifest["complete"]) == (2, "blue", False)

@@ -32,7 +32,11 @@ class Area(StrEnum):
     CLIENTS = "connected clients"
 
 
-CLUSTERS = "clusters"
+# No tenant has a space in its name, so that these name no tenant.
+BROKERS = "list of brokers"
+CLUSTERS = "list of clusters"
+FUNCTIONS = "functions of every namespace"
+PACKAGES = "packages of every namespace"
 NAMESPACES_OF = "namespaces of "
 PARTITIONED_TOPICS_OF = "partitioned topics of "
 SCHEMAS_OF = "schemas of "
@@ -47,7 +51,7 @@ NO_SERVICE_URL = "has no broker service URL"
 class Note:
     """A resource that is not in the snapshot, and why.
 
-    :param resource: a name, a kind such as `brokers`, or a part of a resource, such as `SCHEMAS_OF` and a topic.
+    :param resource: a name, a kind such as `BROKERS`, or a part of a resource, such as `SCHEMAS_OF` and a topic.
     """
 
     resource: str
@@ -57,7 +61,7 @@ class Note:
     @property
     def concerns_brokers(self) -> bool:
         """Whether settings of the brokers were not read: no procedure copies them."""
-        return self.resource == "brokers" or self.resource.startswith("broker ")
+        return self.resource == BROKERS or self.resource.startswith("broker ")
 
 
 DELETE_AGAIN = (

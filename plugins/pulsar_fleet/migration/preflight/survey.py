@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Area, Problem
+from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, Area, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SHADOW_SOURCE, NamespaceName, TopicName
@@ -135,7 +135,7 @@ async def _cluster(
     snapshot = await collect(admin, selection, redactor=redactor, load_topics=properties)
     attempts = PartialReads()
     redirect = await attempts.read("redirect", _redirect(admin, snapshot.cluster), area=Area.CLUSTERS)
-    if any(note.resource == "functions" and note.problem == Problem.NOT_OFFERED for note in snapshot.notes):
+    if any(note.resource == FUNCTIONS and note.problem == Problem.NOT_OFFERED for note in snapshot.notes):
         await _note_external_workers(admin, attempts)
     return ClusterFacts(snapshot=snapshot, redirect=redirect, notes=tuple(attempts.take_notes()))
 
@@ -151,7 +151,7 @@ async def _note_external_workers(admin: AdminClient, attempts: PartialReads) -> 
     topics = await attempts.read("functions: topics", admin.topics(FUNCTIONS_STATE)) if exists else ()
     if topics:
         detail = f"{FUNCTIONS_STATE} has the state of functions workers, and the brokers do not answer for them"
-        attempts.note("functions", Problem.UNREADABLE, detail)
+        attempts.note(FUNCTIONS, Problem.UNREADABLE, detail)
 
 
 @dataclass(frozen=True, slots=True)

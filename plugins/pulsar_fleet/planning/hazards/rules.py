@@ -49,15 +49,21 @@ class ValueRule:
     matches: Callable[[ValueChange], bool]
 
 
+# Names have their own places in a path, so that a resource with the name of a call is not taken for the call.
 _TOPIC_PATH = r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+"
+_SUBSCRIPTION_PATH = rf"{_TOPIC_PATH}/(?:subscription/[^/]+|all_subscription)"
+_NAMESPACE_PATH = r"^/namespaces/[^/]+/[^/]+"
 # DELETE of these paths deletes the resource; deeper paths below a namespace or a topic are single settings.
 _DELETES = re.compile(
     r"^/(tenants/[^/]+|namespaces/[^/]+(/[^/]+){1,2}|(non-)?persistent/[^/]+/[^/]+/[^/]+"
     r"(/partitions|/truncate|/subscription/[^/]+)?|schemas/.+)$"
 )
 _NAMESPACE_SETTING = re.compile(r"^/namespaces/[^/]+/[^/]+/(?!0x)[^/]+$")
-_EMPTIES = re.compile(r"/(skip_all|skip/\d+|clearBacklog(/.+)?|unsubscribe/.+|terminate(/partitions)?|trim|migration)$")
-_MOVES_CURSOR = re.compile(r"/(resetcursor(/\d+)?|expireMessages(/\d+)?)$")
+_EMPTIES = re.compile(
+    rf"{_SUBSCRIPTION_PATH}/(skip_all|skip/\d+)$|{_TOPIC_PATH}/(terminate(/partitions)?|trim)$"
+    rf"|{_NAMESPACE_PATH}(/0x[^/]+)?/(clearBacklog(/[^/]+)?|unsubscribe/[^/]+|migration)$"
+)
+_MOVES_CURSOR = re.compile(rf"{_SUBSCRIPTION_PATH}/(resetcursor(/\d+)?|expireMessages(/\d+)?)$")
 
 
 def _deletes(call: Call, _own: str) -> bool:
@@ -128,7 +134,7 @@ CALL_RULES: tuple[CallRule, ...] = (
     ),
     CallRule(
         Risk(Hazard.IRREVERSIBLE, "partitions cannot be removed again, and keys move to other partitions"),
-        _path("POST", r"/partitions$"),
+        _path("POST", rf"{_TOPIC_PATH}/partitions$"),
     ),
     CallRule(
         Risk(Hazard.REVERSIBLE, "clients of the topic reconnect"),

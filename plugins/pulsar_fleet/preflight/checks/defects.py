@@ -14,6 +14,9 @@ from pulsar_fleet.preflight.context import Pair, setting, settings, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import UNREAD_RANGES, NamespaceState, Snapshot
 
+_BROKERS = "brokers: "
+"""Begins what is set in the configuration of brokers: the name of a namespace has no space."""
+
 
 def brokers_have_no_known_defect(pair: Pair) -> Iterator[Finding]:
     """A warning for each defect that brokers of a cluster are known to have and its estate can meet.
@@ -72,7 +75,7 @@ def _compaction(snapshot: Snapshot) -> Iterator[str]:
 
 def _readers_with_expiry(snapshot: Snapshot) -> Iterator[str]:
     limited = set(_set_on(snapshot, "message_ttl_in_seconds", "messageTTLInSeconds", ("ttlDurationDefaultInSeconds",)))
-    by_default = any(name.startswith("brokers") for name in limited)
+    by_default = any(name.startswith(_BROKERS) for name in limited)
     within = {str(TopicName.parse(name).namespace) for name in limited if "://" in name}
     for item in snapshot.inventory:
         if item.kind == "client" and item.detail.get("readers") and (by_default or item.namespace in limited | within):
@@ -81,7 +84,7 @@ def _readers_with_expiry(snapshot: Snapshot) -> Iterator[str]:
 
 def _offload(snapshot: Snapshot) -> Iterator[str]:
     key = "managedLedgerOffloadDriver"
-    yield from (f"brokers: {value}" for value in settings(snapshot, key).values() if _is_named(value))
+    yield from (f"{_BROKERS}{value}" for value in settings(snapshot, key).values() if _is_named(value))
     yield from (row.name for row in snapshot.namespaces if (row.policies.get("offload_policies") or {}).get(key))
     yield from (row.topic for row in snapshot.topic_policies if (row.policies.get("offloadPolicies") or {}).get(key))
 
@@ -106,7 +109,7 @@ def _replicator_rate(snapshot: Snapshot) -> Iterator[str]:
     keys = ("dispatchThrottlingRatePerReplicatorInMsg", "dispatchThrottlingRatePerReplicatorInByte")
     for name in _set_on(snapshot, "replicatorDispatchRate", "replicatorDispatchRate", keys):
         inside = str(TopicName.parse(name).namespace) if "://" in name else name
-        if inside in names or (names and name.startswith("brokers")):
+        if inside in names or (names and name.startswith(_BROKERS)):
             yield name
 
 
@@ -175,7 +178,7 @@ def _replicated(snapshot: Snapshot) -> Iterator[NamespaceState]:
 def _set_on(snapshot: Snapshot, field: str, topic_field: str, keys: tuple[str, ...]) -> Iterator[str]:
     """Where a limit is set: namespaces, topics, and `brokers: key = value` for each setting."""
     for key in keys:
-        yield from (f"brokers: {key} = {value}" for value in settings(snapshot, key).values() if _is_limit(value))
+        yield from (f"{_BROKERS}{key} = {value}" for value in settings(snapshot, key).values() if _is_limit(value))
     for row in snapshot.namespaces:
         value = row.policies.get(field)
         if _is_limit(value.get(snapshot.cluster) if isinstance(value, Mapping) else value):

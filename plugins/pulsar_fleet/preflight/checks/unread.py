@@ -8,8 +8,6 @@ from pulsar_fleet.cluster.admin.read_problems import NO_SERVICE_URL, remedy_for
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 
-_NOT_TENANTS = frozenset({"brokers", "functions", "packages"})
-
 
 def unread_resources_are_reported(pair: Pair) -> Iterator[Finding]:
     """One finding for each; it stops the run where nothing of a tenant can be copied, or a connection lacks a setting.
@@ -18,7 +16,7 @@ def unread_resources_are_reported(pair: Pair) -> Iterator[Finding]:
     """
     for own, _, _ in pair.sides():
         for note in own.unreadable:
-            is_tenant = not {*"/ "} & {*note.resource} and note.resource not in _NOT_TENANTS
+            is_tenant = not {*"/ "} & {*note.resource}
             yield (blocker if is_tenant or NO_SERVICE_URL in note.detail else warning)(
                 "resource-not-readable",
                 f"{note.resource} of {own.cluster}",

@@ -13,7 +13,7 @@ from pulsar_fleet.migration.unread_brokers import NOT_READABLE
 from pulsar_fleet.preflight.context import NO_RESTART, in_broker_conf
 from pulsar_fleet.preflight.findings import Finding
 
-_FUNCTIONS = ("functions", "sources", "sinks")
+_FUNCTIONS = ("functions of ", "functions: ", "sources of ", "sinks of ")
 AUTO_CREATION = "clusterMigrationAutoResourceCreation"
 
 _CHECK_OFF = blocks(
