@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.policy_sync.events.batch import waiting_lines
 from pulsar_fleet.policy_sync.events.results import SyncSummary
 from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
 from pulsar_fleet.report.conflicts import conflict_line
@@ -53,6 +54,7 @@ def lines(result: SyncSummary) -> list[str]:
         for peer, number in sorted(tally.unsent.items())
         if number
     ]
+    waiting = [f"  {line}" for name, tally in result.clusters.items() for line in waiting_lines(name, tally.waiting)]
     idle = [
         f"  {name}: a follower is active, so this run left its events to the follower"
         for name, tally in result.clusters.items()
@@ -67,7 +69,7 @@ def lines(result: SyncSummary) -> list[str]:
     clocks = [f"  {tally.clock}" for tally in result.clusters.values() if tally.clock]
     unmeasured = [f"  {text}" for tally in result.clusters.values() for text in tally.unmeasured]
     decided = [*_deletions(result), *_conflicts(result)]
-    return [*refused, *behind, *since, *unsent, *idle, *joining, *new, *decided, *unmeasured, *clocks]
+    return [*refused, *behind, *since, *unsent, *waiting, *idle, *joining, *new, *decided, *unmeasured, *clocks]
 
 
 def _conflicts(result: SyncSummary) -> list[str]:

@@ -8,29 +8,35 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.support.event_exchange import Exchange
+from tests.support.event_exchange import Exchange, becomes
 from tests.support.proxy import NONE, CallFault, Proxy, answer, behind, proxied
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, held, set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger import tables
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import open_fleet
+from pulsar_fleet.policy_sync.events.apply import apply_received
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
+from pulsar_fleet.policy_sync.events.participant import Participant, open_participant
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import lines, metrics
@@ -296,6 +302,75 @@ async def test_a_follower_of_an_unreachable_cluster_says_so_and_catches_up(
         await arrives(on_blue, shared, MAX_CONSUMERS[1], 3)
         await follower.says("green answers again")
         await follower.end()
+
+
+async def test_events_that_a_cluster_could_not_take_are_delivered_again(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    """Its messages still arrive while its admin API does not answer."""
+    blue, green = exchange.connections
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+    await Exchange((blue,), exchange.request).run()
+    async with Proxy(green.admin_url) as proxy, opened(exchange, "green", replace(green, admin_url=proxy.url)) as there:
+        received = await there.topic.receive(10, 30.0)
+        assert received
+        proxy.otherwise = answer(503)
+        with pytest.raises(Unavailable):
+            await apply_received(there, received)
+        await set_policy(on_blue, shared, MAX_CONSUMERS[0], 3)
+        await Exchange((blue,), exchange.request).run()
+        proxy.otherwise = NONE
+        await becomes(partial(left, there), 0)
+    expected = {MAX_PRODUCERS[1]: 2, MAX_CONSUMERS[1]: 3}
+    assert await held(on_green, shared, expected) == expected
+
+
+async def test_only_what_needs_a_secret_of_a_cluster_that_is_down_waits(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    other, new = NamespaceName(shared.tenant, "other"), NamespaceName(shared.tenant, "new")
+    await on_blue.put(f"/namespaces/{other.path}", {"replication_clusters": ["blue"]})
+    await exchange.settle()
+    blue, green = exchange.connections
+    secret = {"password": "of the source"}
+    await on_blue.put(f"/namespaces/{new.path}", {"replication_clusters": ["blue"], "properties": secret})
+    await on_blue.put(f"/{TopicName(new, 'events').path}/partitions", 2)
+    await on_blue.put(f"/namespaces/{shared.path}/properties", secret)
+    await set_policy(on_blue, other, MAX_PRODUCERS[0], 4)
+    await Exchange((blue,), exchange.request).run()
+    async with Proxy(blue.admin_url) as proxy, opened(exchange, "green", replace(blue, admin_url=proxy.url)) as there:
+        proxy.otherwise = answer(503)
+        await becomes(partial(left, there), 3)
+        await becomes(partial(held, on_green, other, (MAX_PRODUCERS[1],)), {MAX_PRODUCERS[1]: 4})
+        assert {name: "blue" in entry.why for (_, name), entry in there.waiting.items()} == {
+            str(shared): True,
+            str(new): True,
+            str(TopicName(new, "events")): False,
+        }
+        proxy.otherwise = NONE
+        await becomes(partial(left, there), 0)
+        assert not there.waiting
+    for name in (shared, new):
+        assert ((await on_green.namespace(name) or {})["properties"]) == secret
+    assert await on_green.partitioned_topics(new) == (TopicName(new, "events"),)
+    assert exchange.dead_letters(green) == []
+
+
+async def left(participant: Participant) -> int:
+    """How many events are not acknowledged after those were applied that are delivered now."""
+    await apply_received(participant, await participant.topic.receive(10, 1.0))
+    return (await participant.topic_state()).backlog
+
+
+@asynccontextmanager
+async def opened(exchange: Exchange, name: str, *instead: ClusterConnection) -> AsyncIterator[Participant]:
+    """A cluster of the exchange whose calls are not retried; a connection given takes the place of that name."""
+    given = {connection.name: connection for connection in instead}
+    sides = [given.get(connection.name, connection) for connection in exchange.connections]
+    async with open_fleet(sides, 0.0) as reached:
+        run, fleet = Run.open("sync/opened"), ("blue", "green")
+        async with open_participant(name, reached, fleet, exchange.request, run, open_redactor()) as participant:
+            yield participant
 
 
 @pytest.mark.long

@@ -60,6 +60,15 @@ def test_the_clusters_that_a_list_did_not_name_are_added(
 async def test_a_list_that_is_left_out_leaves_the_other_policies_in(resource: Resource, field: str) -> None:
     listed, other = change(resource, field, None, ["blue", "green"]), change(resource, "maxProducers", None, 5)
     plan = Plan(source="the merge", target="blue", changes=(listed, other))
-    kept = await leave_incompatible_out(plan, {}, Redactor(b"a key of the tests"))
+    kept, _ = await leave_incompatible_out(plan, {}, {}, Redactor(b"a key of the tests"))
     assert kept.changes == (other,)
     assert [(row.field, "no connection to it" in row.reason) for row in kept.left_alone] == [(field, True)]
+
+
+async def test_a_list_is_decided_later_while_its_cluster_may_be_one_that_is_down() -> None:
+    listed, other = change(Resource.POLICY, LIST, None, ["blue", "green"]), change(Resource.POLICY, "ttl", None, 5)
+    plan = Plan(source="the merge", target="blue", changes=(listed, other))
+    behind = {"pulsar_green": "pulsar_green got no answer."}
+    kept, undecided = await leave_incompatible_out(plan, {}, behind, Redactor(b"a key of the tests"))
+    assert (kept.changes, undecided) == ((other,), {"acme/orders"})
+    assert kept.left_alone[0].reason.endswith("could not be checked: pulsar_green got no answer.")

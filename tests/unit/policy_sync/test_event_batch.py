@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.batch import Batch
+from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.fleet.outages import Outages
@@ -58,6 +58,16 @@ def test_an_excluded_event_is_dropped_and_one_held_by_a_migration_retried() -> N
     )
     batch = Batch.of([own, busy, other], Request().includes, {"acme/moving"})
     assert (batch.dropped, batch.postponed, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
+    assert batch.waiting == {(Resource.NAMESPACE, "acme/moving"): "its namespace is in a migration"}
+
+
+def test_a_run_says_what_waits_for_what_and_since_when() -> None:
+    waits = Waiting(since="2026-11-22T05:00:00+00:00", why="blue does not answer")
+    waiting = found(waiting={"namespace acme/a": waits, "namespace acme/b": waits})
+    line = (
+        "blue: events of 2 resources wait since 2026-11-22T05:00:00+00:00, first namespace acme/a: blue does not answer"
+    )
+    assert line in metadata_report(waiting).markdown()
 
 
 def test_no_event_stops_the_others() -> None:

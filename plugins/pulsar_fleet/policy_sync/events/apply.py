@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
@@ -46,22 +46,37 @@ async def apply_received(participant: Participant, received: Sequence[Received])
     """Apply events, then acknowledge them; a second delivery has no effect.
 
     Several events of one resource cause one write with their newest fields. An event that cannot be applied is
-    dead-lettered with its reason and does not stop the others; one that may succeed later is negatively acknowledged.
+    dead-lettered with its reason and does not stop the others; one that may succeed later is negatively acknowledged,
+    and what it waits for is in `participant.waiting`.
+
+    :raises Unavailable: the cluster does not answer; all events are delivered again.
     """
     batch = Batch.of(received, participant.request.includes, participant.ledger.in_migration())
+    try:
+        await _apply_stages(participant, batch)
+        await participant.topic.dead_letter(batch.refused)
+        if any(message.ends_snapshot_for(participant.own) for message in received):
+            participant.members.receive_snapshot(participant.own)
+        await participant.topic.acknowledge([*batch.dropped, *batch.applied, *batch.refused])
+    except Unavailable:
+        # The broker keeps what it delivered and has no answer for as long as this consumer is connected.
+        await participant.topic.negatively_acknowledge(received)
+        raise
+    await participant.topic.negatively_acknowledge(batch.postponed)
+    return batch
+
+
+async def _apply_stages(participant: Participant, batch: Batch) -> None:
+    participant.wait(batch)
     before = participant.stored_versions(list(batch.events))
     batch.drop([item for item in batch.events if not _updates(participant, batch, item, before.of(item))])
     for part in batch.stages():
         await _apply_each(participant, part)
+        participant.wait(part)
         batch.add(part)
+    participant.wait(batch)
     for message, reason in batch.refused.items():
         log.warning("%s: event %s is not applied: %s", participant.own, message.id, reason)
-    await participant.topic.dead_letter(batch.refused)
-    if any(message.ends_snapshot_for(participant.own) for message in received):
-        participant.members.receive_snapshot(participant.own)
-    await participant.topic.acknowledge([*batch.dropped, *batch.applied, *batch.refused])
-    await participant.topic.negatively_acknowledge(batch.postponed)
-    return batch
 
 
 async def _apply_each(participant: Participant, batch: Batch) -> None:
@@ -74,7 +89,10 @@ async def _apply_each(participant: Participant, batch: Batch) -> None:
         if len(items) == 1:
             is_invalid = isinstance(error, _INVALID_VALUE)
             cause = f"a value does not have the shape of its policy: {error}" if is_invalid else str(error)
-            batch.refuse(items[0], f"{items[0][0].value} {items[0][1]}: {cause}")
+            if why := _waits_for(participant, batch, items[0]):
+                batch.postpone(items, why)
+            else:
+                batch.refuse(items[0], f"{items[0][0].value} {items[0][1]}: {cause}")
             return
         for item in items:
             part = batch.take([item])
@@ -113,7 +131,8 @@ async def _apply(participant: Participant, batch: Batch) -> None:
         resolutions,
     )
     plan = await _plan(participant, scan, resolutions, _source_snapshots(participant, batch))
-    plan = await leave_incompatible_out(plan, participant.clusters, participant.redactor)
+    clusters, behind = participant.clusters, participant.behind
+    plan, undecided = await leave_incompatible_out(plan, clusters, behind, participant.redactor)
     applied = await _apply_plan(participant, plan) if plan.changes else PlanResult(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
     before, scan = scan, await _scan(participant, batch)
@@ -124,16 +143,20 @@ async def _apply(participant: Participant, batch: Batch) -> None:
         batch.postpone(batch.events)
     final = {item: versions[item] for item in batch.events}
     batch.provenance_written += await update_properties(participant, scan.observed, final)
-    for item in list(batch.events):
+    kinds = list(Resource)
+    for item in sorted(batch.events, key=lambda item: kinds.index(item[0])):
         failed = outstanding(item, updates[item], versions[item], participant.request.order.of(item))
         if resolutions[item].deleted:
             failed.pop(EXISTS, None)
             batch.deletions += 1
         batch.lost += len(lost[item] - set(failed))
-        if failed and _is_retryable(item, applied):
-            batch.postpone([item])
+        reason = _reason(item, resolutions[item], plan, applied)
+        if failed and (item[1] in undecided or _is_retryable(item, applied)):
+            batch.postpone([item], reason)
+        elif failed and (why := _waits_for(participant, batch, item)):
+            batch.postpone([item], why)
         else:
-            batch.finish(item, failed, _reason(item, resolutions[item], plan, applied))
+            batch.finish(item, failed, reason)
 
 
 def _resolve(
@@ -172,8 +195,9 @@ async def _scan(participant: Participant, batch: Batch) -> _Scan:
     stored = participant.stored_versions(list(batch.events))
     observed = await participant.scan_items(list(batch.events))
     view = participant.view(observed)
-    busy = observed.overridden
-    batch.postpone([item for item in batch.events if not view.has_read(item) or tenant_and_namespace(item)[1] in busy])
+    batch.postpone([item for item in batch.events if not view.has_read(item)], "its present values cannot be read")
+    busy = [item for item in batch.events if tenant_and_namespace(item)[1] in observed.overridden]
+    batch.postpone(busy, "a run overrides policies of its namespace")
     withheld = await withheld_fields(participant, observed, view, stored, batch.events)
     return _Scan(stored, observed, view, withheld)
 
@@ -284,6 +308,7 @@ async def _apply_plan(participant: Participant, plan: Plan) -> PlanResult:
         PROCEDURE,
         redactor=participant.redactor,
         allow=growths(plan) | revocations(plan),
+        behind=participant.behind,
     )
 
 
@@ -297,6 +322,14 @@ def _in_place(batch: Batch, plan: Plan, applied: PlanResult) -> list[Item]:
 def _is_retryable(item: Item, applied: PlanResult) -> bool:
     results = (result for result in applied.not_in_place() if result.change.name == item[1])
     return any(result.passing or result.outcome is Outcome.CONFLICT for result in results)
+
+
+def _waits_for(participant: Participant, batch: Batch, item: Item) -> str:
+    """What a resource needs that waits itself, as a sentence; empty if nothing does."""
+    tenant, namespace = tenant_and_namespace(item)
+    parents = [(Resource.TENANT, tenant), (Resource.NAMESPACE, namespace), (Resource.TOPIC, item[1])]
+    waiting = {*participant.waiting, *batch.waiting} - {item}
+    return next((f"{kind.value} {name} waits" for kind, name in parents if (kind, name) in waiting), "")
 
 
 def _reason(item: Item, resolution: Resolution, plan: Plan, applied: PlanResult) -> str:

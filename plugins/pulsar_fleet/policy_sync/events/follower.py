@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.policy_sync.events.apply import apply_received
+from pulsar_fleet.policy_sync.events.batch import waiting_lines
 from pulsar_fleet.policy_sync.events.deletions import settle_deletions
 from pulsar_fleet.policy_sync.events.fleet.outages import Outages, behind_text
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
@@ -133,6 +134,7 @@ async def update_state(participant: Participant, tally: Tally) -> None:
     state = await participant.topic_state()
     tally.active, tally.backlog, tally.unread = state.active, state.backlog, state.unread
     tally.unsent = dict(state.unsent)
+    tally.waiting = {f"{kind.value} {name}": entry for (kind, name), entry in participant.waiting.items()}
 
 
 @dataclass(kw_only=True)
@@ -148,6 +150,7 @@ class _Follower:
     deletions_due: bool = True
     failing: set[str] = field(default_factory=set)
     reported: ReferenceClock | None = None
+    reported_waiting: frozenset[str] = frozenset()
 
     async def repeat(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step until stopped, also while the cluster does not answer."""
@@ -175,6 +178,7 @@ class _Follower:
         if received := await self.participant.topic.receive(_MOST, _WAIT_SECONDS):
             batch = await apply_received(self.participant, received)
             self.tally.count(batch)
+            self._report_waiting()
             self.deletions_due = self.deletions_due or batch.deletions > 0
         if self.deletions_due:
             await self._list_deletions()
@@ -193,6 +197,17 @@ class _Follower:
         if clock is not None and (self.reported is None or clock.differs(self.reported)):
             self.say(clock.text(self.participant.own))
             self.reported = clock
+
+    def _report_waiting(self) -> None:
+        """Print what events wait for when a resource begins to wait, and when none does any more."""
+        waiting = {f"{kind.value} {name}": entry for (kind, name), entry in self.participant.waiting.items()}
+        causes = {entry.why for name, entry in waiting.items() if name not in self.reported_waiting}
+        due = {name: entry for name, entry in waiting.items() if entry.why in causes}
+        for line in waiting_lines(self.participant.own, due):
+            self.say(line)
+        if self.reported_waiting and not waiting:
+            self.say(f"{self.participant.own}: no event waits any more")
+        self.reported_waiting = frozenset(waiting)
 
     def _fail(self, step: str, error: Unavailable) -> None:
         if not self.failing:

@@ -89,6 +89,7 @@ class _FollowerPool:
                 try:
                     name = await admin.cluster_name()
                     self.reached.add(name, admin)
+                    self.reached.behind.pop(connection.name, None)
                     self.fleet = await prepare({name: admin}, self.request, self.run, self.redactor)
                     self._end_outage(connection, name)
                     await self.follow(name)

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
@@ -19,6 +20,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
 from pulsar_fleet.policy_sync.events.fleet.members import Members
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ClockReader, ReferenceClock
@@ -59,10 +61,12 @@ class Participant:
     :param scan_admin: makes the calls of full scans, with the requested rate limit.
     :param fleet: the names of all clusters that the event topic is replicated to.
     :param clusters: all clusters of this process, by name; more may join.
+    :param behind: connection of this process → why its cluster did not answer yet.
 
     `scan_began` is when the last full scan of this process began, in ms since 1970 by the reference clock, and
-    `unscanned` are the resources that were left out of it. `joins` is
-    whether the cluster has not applied yet what the others have: it publishes nothing.
+    `unscanned` are the resources that were left out of it. `waiting` are the resources whose events are delivered again
+    until they can be applied. `joins` is whether the cluster has not applied yet what the others have: it publishes
+    nothing.
     """
 
     own: str
@@ -74,6 +78,7 @@ class Participant:
     redactor: Redactor
     fleet: tuple[str, ...]
     clusters: Mapping[str, AdminClient]
+    behind: Mapping[str, str]
 
     def __post_init__(self) -> None:
         self._store = EventStore(self.ledger, str(self.request.event_topic), self.own)
@@ -85,6 +90,7 @@ class Participant:
         )
         self.scan_began: int | None = None
         self.unscanned: frozenset[Item] = frozenset()
+        self.waiting: dict[Item, Waiting] = {}
         self.members = Members(self.ledger, self.request.event_topic)
         self.joins = self.members.joins(self.own)
 
@@ -129,6 +135,15 @@ class Participant:
     def being_applied(self) -> frozenset[Item]:
         """Resources to which events are applied now."""
         return frozenset(self._being_applied)
+
+    def wait(self, batch: Batch) -> None:
+        """Take over which resources wait after a batch, and for what; each keeps the time since which it waits."""
+        for item in batch.settled:
+            self.waiting.pop(item, None)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        for item, why in batch.waiting.items():
+            first = self.waiting.get(item)
+            self.waiting[item] = Waiting(since=first.since if first else now, why=why)
 
     def begin_scan(self) -> None:
         """Reset `touched`; call it before the stored versions are loaded."""
@@ -268,4 +283,5 @@ async def open_participant(
             redactor=redactor,
             fleet=fleet,
             clusters=reached.clusters,
+            behind=reached.behind,
         )

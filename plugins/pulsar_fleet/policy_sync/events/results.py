@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.policy_sync.events.batch import Batch
+from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
@@ -35,6 +35,7 @@ class Tally(Document):
     :param scans: full scans of the cluster, and `scan_calls` their calls.
     :param backlog: events that are not acknowledged yet; `unread` are those of them that were not postponed.
     :param unsent: cluster → events that wait here for its replication.
+    :param waiting: resource → why its events are delivered again until they can be applied.
     :param behind_since: since when the cluster does not answer, empty if it does.
     """
 
@@ -65,6 +66,7 @@ class Tally(Document):
     backlog: int = 0
     unread: int = 0
     unsent: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     behind_since: str = ""
 
     def notice(self, topics: Sequence[str]) -> None:

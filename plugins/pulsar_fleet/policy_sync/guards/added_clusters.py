@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
@@ -24,25 +24,32 @@ from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 
 
-async def leave_incompatible_out(plan: Plan, clusters: Mapping[str, AdminClient], redactor: Redactor) -> Plan:
+async def leave_incompatible_out(
+    plan: Plan, clusters: Mapping[str, AdminClient], behind: Mapping[str, str], redactor: Redactor
+) -> tuple[Plan, frozenset[str]]:
     """The plan without the lists that would begin a replication which cannot work; nothing is written.
 
     For each added cluster the resource is read on both clusters, and the checks of onboarding are made in both
     directions. A cluster that cannot be asked is not added: what is unknown is not compatible.
 
-    :param clusters: the clusters of this process, by name; the target of the plan is one of them.
+    :param clusters: the clusters of this process that answered, by name; the target of the plan is one of them.
+    :param behind: connection of this process → why its cluster did not answer.
+    :returns: also the names of the resources that a later check may admit, since a cluster does not answer now.
     """
-    reasons = {
-        change.id: reason
-        for change in plan.changes
-        if (added := added_clusters(change, plan.target))
-        and (reason := await _refusal(change, added, plan.target, clusters, redactor))
-    }
+    reasons: dict[str, str] = {}
+    undecided: set[str] = set()
+    for change in plan.changes:
+        try:
+            if reason := await _refusal(change, plan.target, clusters, behind, redactor):
+                reasons[change.id] = reason
+        except Unavailable as error:
+            reasons[change.id] = str(error)
+            undecided.add(change.name)
     refused = [change for change in plan.changes if change.id in reasons]
     absent = {change.name for change in refused if change.before is None and not change.field}
     kept = tuple(change for change in plan.changes if change.id not in reasons and change.name not in absent)
     left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
-    return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone))
+    return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone)), frozenset(undecided)
 
 
 def added_clusters(change: Change, own: str) -> tuple[str, ...]:
@@ -62,10 +69,16 @@ def _lists(change: Change, value: Json) -> dict[str, set[str]]:
 
 
 async def _refusal(
-    change: Change, added: Iterable[str], own: str, clusters: Mapping[str, AdminClient], redactor: Redactor
+    change: Change, own: str, clusters: Mapping[str, AdminClient], behind: Mapping[str, str], redactor: Redactor
 ) -> str:
-    """Why a cluster is not added, as one sentence; empty if all may be."""
-    for name in added:
+    """Why a cluster is not added, as one sentence; empty if all may be.
+
+    :raises Unavailable: that is unknown as long as a cluster does not answer.
+    """
+    for name in added_clusters(change, own):
+        not_now = f"{name} is not added to the list on {own} now, because it could not be checked"
+        if name not in clusters and behind:
+            raise Unavailable(f"{not_now}: {'; '.join(behind.values())}")
         if name not in clusters:
             return (
                 f"{name} is not added, because this process has no connection to it and so cannot check that {own} and "
@@ -73,6 +86,8 @@ async def _refusal(
             )
         try:
             problem = await _incompatibility(change, (own, name), clusters, redactor)
+        except Unavailable as error:
+            raise Unavailable(f"{not_now}: {error}", cluster=error.cluster) from error
         except FleetError as error:
             problem = f"it could not be checked: {error}"
         if problem:

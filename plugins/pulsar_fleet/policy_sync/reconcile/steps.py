@@ -132,7 +132,9 @@ def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContex
 async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor: Redactor) -> PlanResult:
     run_id, target, sources = f"{run.id}/{plan.target}", fleet.clusters[plan.target], list(fleet.clusters.values())
     allow = request.allow | growths(plan) | allowed_deletions(plan, request.allow)
-    return await apply_recorded(plan, target, sources, run.ledger, run_id, PROCEDURE, redactor=redactor, allow=allow)
+    return await apply_recorded(
+        plan, target, sources, run.ledger, run_id, PROCEDURE, redactor=redactor, allow=allow, behind=fleet.behind
+    )
 
 
 def read_plans(summary: DriftSummary, run: Run) -> dict[str, Plan]:
