@@ -197,6 +197,15 @@ def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
             "A shadow topic of a shadow topic would get no messages.",
             f"serve {source.shadow_of} instead.",
         )
+    if source.migration:
+        yield blocker(
+            "source-migrated",
+            name,
+            source.migration,
+            "It accepts no more messages here and does not load: a shadow topic would get nothing.",
+            "serve the topic on the cluster to which it was migrated, or finish or abort that migration first.",
+        )
+        return
     if source.terminated:
         yield blocker(
             "source-terminated",
@@ -274,7 +283,7 @@ def _of_shadow(source: SourceState, shadow: ShadowState) -> Iterator[Finding]:
             "stop serving this topic with *remove*, then serve it again.",
             values=(source.partitions, shadow.partitions),
         )
-    if not follows_schemas(source, shadow):
+    if not source.migration and not follows_schemas(source, shadow):
         yield warning(
             "schemas-differ",
             name,

@@ -19,7 +19,7 @@ from pulsar_fleet.read_only.isolation import recorded_brokers
 from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
-from pulsar_fleet.snapshot.resources import schema_state
+from pulsar_fleet.snapshot.resources import read_migration, schema_state
 
 _RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
 _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
@@ -110,6 +110,10 @@ async def _source(
     if partitions is None:
         return SourceState(topic=topic)
     document = await admin.namespace(topic.namespace) or {}
+    if migration := await read_migration(admin, topic.namespace, document):
+        # Its topics do not load any more once they were unloaded (observed).
+        linked = await shadow_topics_of(admin, topic)
+        return SourceState(topic=topic, partitions=partitions, migration=migration, linked=linked, namespace=document)
     stored = topic.partitions(partitions)
     statistics = [await admin.stats(partition, precise=False) for partition in stored]
     information = [await admin.internal_info(partition) for partition in stored]

@@ -26,6 +26,7 @@ from pulsar_fleet.read_only.observe import partitions_of
 from pulsar_fleet.read_only.recorded_calls import apply_recorded
 from pulsar_fleet.read_only.request import topics_of
 from pulsar_fleet.read_only.results import Served
+from pulsar_fleet.snapshot.resources import is_terminated, read_migration
 
 _GRANTS = "auth_policies"
 
@@ -85,11 +86,37 @@ class CopyRequest:
 async def check_copy(source: AdminClient, target: AdminClient, request: CopyRequest) -> list[str]:
     """Refuse where applications produce on the other cluster; what a copy costs and ends, a sentence each.
 
-    :raises PreconditionFailed: see `_require_no_producers`.
+    :raises PreconditionFailed: see `_require_open` and `_require_no_producers`.
     """
+    await _require_open(source, request)
     await _require_no_producers(target, request)
     cost = await _cost(source, request, await target.cluster_name())
     return [*cost, *await _denial_lines(source, target, request)]
+
+
+async def _require_open(source: AdminClient, request: CopyRequest) -> None:
+    """Refuse topics that accept no more messages: a copy would get nothing new.
+
+    Calls: two for each namespace, one for each topic and one for each partition.
+
+    :raises PreconditionFailed: a migration ended the namespace of a topic there, or the topic is terminated.
+    """
+    for namespace in request.namespaces:
+        if migration := await read_migration(source, namespace, await source.namespace(namespace) or {}):
+            raise PreconditionFailed(
+                f"{migration}. A copy of its topics would get nothing new. Copy them from the cluster to which they "
+                "were migrated, or finish or abort that migration first. Nothing has been changed.",
+                cluster=source.connection.name,
+            )
+    for topic in request.topics:
+        for partition in topic.partitions(await partitions_of(source, topic) or 0):
+            if is_terminated(await source.internal_info(partition)):
+                raise PreconditionFailed(
+                    f"{partition} is terminated on {await source.cluster_name()}: a copy would get what is stored, and "
+                    "nothing new. Copy the topic from the cluster on which applications publish to it now. Nothing has "
+                    "been changed.",
+                    cluster=source.connection.name,
+                )
 
 
 async def _cost(admin: AdminClient, request: CopyRequest, target: str) -> tuple[str, ...]:

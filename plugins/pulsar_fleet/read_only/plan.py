@@ -154,7 +154,7 @@ def plan_serving(observed: Observed, request: Request, *, revokes: bool = True) 
 
     :param revokes: also take rights on the whole namespace from roles that may not consume from all of its sources.
     """
-    present = [source for source in observed.sources if source.partitions is not None]
+    present = [source for source in observed.sources if source.can_be_served]
     changes = [*_isolation(observed, request, present), *_namespace(observed, request, present)]
     changes += narrowing_changes(observed, request) if revokes and present else ()
     served = [(source, observed.shadows[request.shadow(source.topic)]) for source in present]

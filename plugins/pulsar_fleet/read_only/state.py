@@ -15,6 +15,7 @@ class SourceState:
 
     :param partitions: 0 of a topic without partitions, None of a topic that is missing.
     :param shadow_of: the source of a topic that is a shadow topic itself.
+    :param migration: the migration that ended its namespace here, a sentence; nothing that is stored was read then.
     :param linked: its shadow topics.
     :param retention: in effect on the broker that retains least.
     :param bytes_per_second: what is published now.
@@ -28,6 +29,7 @@ class SourceState:
     partitions: int | None = None
     shadow_of: str = ""
     terminated: bool = False
+    migration: str = ""
     linked: tuple[str, ...] = ()
     retention: Json = None
     bytes_per_second: float = 0.0
@@ -36,6 +38,11 @@ class SourceState:
     namespace: JsonObject = field(default_factory=dict)
     schemas: tuple[JsonObject, ...] = ()
     schemas_are_numbered: bool = True
+
+    @property
+    def can_be_served(self) -> bool:
+        """Whether it exists and its statistics were read."""
+        return self.partitions is not None and not self.migration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect, clusters_of_topic
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
-from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.runs.overrides import without_overrides
+from pulsar_fleet.cluster.redaction import Redactor, without_user_info
+from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
 from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState, TopicPolicyState
+
+_ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
 
 async def read_namespace(
@@ -132,6 +135,23 @@ async def read_clusters_in_effect(admin: AdminClient, topic: TopicName, *, witho
     lists = [{TOPIC_CLUSTERS: await admin.get(f"/{topic.path}/replication", isGlobal=scope)} for scope in (False, True)]
     namespace, own = await admin.namespace(topic.namespace) or {}, await admin.cluster_name()
     return clusters_in_effect(local={} if without_own else lists[0], shared=lists[1], namespace=namespace, own=own)
+
+
+async def read_migration(admin: AdminClient, name: NamespaceName, policies: JsonObject) -> str:
+    """Which migration ended a namespace with these policies here, and where it is now, as a sentence; empty for none.
+
+    The flag of the namespace or of the whole cluster: one call.
+    """
+    own = await admin.cluster_name()
+    redirect = without_user_info(await stored_redirect(admin, own) or {})
+    if not (policies.get("migrated") or redirect.get("migrated")):
+        return ""
+    record, addresses = overrides_in(policies), redirect.get("migratedClusterUrl") or {}
+    address = next((addresses[key] for key in _ADDRESSES if addresses.get(key)), "")
+    where = " at ".join(part for part in (record.replicates_to if record else "", address) if part)
+    run = f" by the run {record.run}" if record else ""
+    sends = f"redirects its clients to {where}" if address else "has no redirect for its clients"
+    return f"{name} is flagged as migrated on {own}{run}: {own} {sends}"
 
 
 async def _read_local(admin: AdminClient, namespace: NamespaceName) -> JsonObject:

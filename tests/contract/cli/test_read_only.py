@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable
 
 import pytest
+from tests.support.migration import forget_migrations
 from tests.support.shadows import STORED, delivered, make_source
 from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
+from pulsar_fleet.snapshot.resources import is_terminated
 from pulsar_sandbox import Sandbox
 
 DONE, _, USAGE, _, REFUSED = range(5)
@@ -48,6 +51,59 @@ async def test_a_topic_is_shown_served_and_taken_away(
     assert await on_blue.namespace(readers) is None
     await on_blue.put(f"/{source.path}/unload")
     assert await asyncio.to_thread(delivered, clusters["blue"].service_url, source) == STORED
+
+
+@pytest.mark.cluster
+async def test_a_topic_that_a_migration_ended_is_refused_and_its_place_named(
+    shell: Shell,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    clusters: Sandbox,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    source = TopicName(new_namespace(), "events")
+    readers = NamespaceName(source.namespace.tenant, "readers")
+    blue, green = shell.sides
+    await make_source(on_blue, clusters["blue"], source)
+    await store_redirect(on_blue, "blue", redirect_to(on_green.connection))
+    await set_flag(on_blue, source.namespace, migrated=True)
+    async with asyncio.timeout(20):
+        while not is_terminated(await on_blue.internal_info(source)):
+            await asyncio.sleep(0.2)
+    await on_blue.put(f"/{source.path}/unload")
+    try:
+        command = ("serve-read-only", blue, "--topics", source)
+        inside, copy, taken = shell.at_once(
+            (*command, "--namespace", readers, "--yes"),
+            (*command, "--other-cluster", green, "--yes"),
+            (*command, "--namespace", readers, "--remove", "--dry-run"),
+        )
+    finally:
+        await forget_migrations(on_blue)
+    address = on_green.connection.admin_url
+    where = f"{source.namespace} is flagged as migrated on blue: blue redirects its clients to {address}"
+    assert (inside.state, copy.state, taken.state) == (REFUSED, REFUSED, DONE)
+    assert "source-migrated" in inside.out
+    assert where in " ".join(inside.out.split())
+    assert where in " ".join(copy.err.split())
+    assert await on_blue.namespace(readers) is None
+
+
+async def test_a_copy_of_a_terminated_topic_is_refused_before_anything_changes(
+    shell: Shell, on_blue: AdminClient, clusters: Sandbox, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    source = TopicName(new_namespace(), "events")
+    blue, green = shell.sides
+    await make_source(on_blue, clusters["blue"], source, 2)
+    await on_blue.post(f"/{source.path}/terminate/partitions")
+    copy, replicated = shell.at_once(
+        ("serve-read-only", blue, "--topics", source, "--other-cluster", green, "--yes"),
+        ("replicate", blue, "--receive-only", green, "--topics", source, "--dry-run"),
+    )
+    assert copy.state == REFUSED
+    assert f"{source}-partition-0 is terminated on blue: a copy would get what is stored, and nothing new" in copy.err
+    assert "source-topic-terminated" in replicated.out
+    assert await on_blue.get(f"/{source.path}/replication") is None
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ def amount(number: float) -> str:
 
 def cost_lines(observed: Observed, request: Request) -> tuple[str, ...]:
     """Stored bytes that are shared, bytes per second by broker, and the brokers of readers; a sentence each."""
-    present = [source for source in observed.sources if source.partitions is not None]
+    present = [source for source in observed.sources if source.can_be_served]
     if not present:
         return ()
     stored = sum(source.stored_bytes for source in present)

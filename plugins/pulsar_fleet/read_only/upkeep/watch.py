@@ -89,7 +89,7 @@ async def watch_namespace(
         *_readers(observed, request),
     ]
     for state in observed.sources:
-        if state.partitions is not None:
+        if state.can_be_served:
             topic, waiting = await _served(admin, state, request.shadow(state.topic))
             served.append(topic)
             unsent += waiting

@@ -118,6 +118,7 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observ
             if finding.id not in OF_COPIES_ONLY:
                 yield replace(finding, remedy=REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
     yield from _partitions(pair)
+    yield from _terminated(pair)
     probes = Probes(target=Measurements(bookies=observations.bookies.get(link.target)))
     pair = replace(pair.keeping_policies(), probes=probes)
     for finding in (finding for limit in TABLE if limit.replicated for finding in limit.check(pair)):
@@ -163,6 +164,22 @@ def _partitions(pair: Pair) -> Iterator[Finding]:
             f"{max(row.partitions, other)}: partitions cannot be removed, and keys move to other partitions.",
             values=(row.partitions, other),
         )
+
+
+def _terminated(pair: Pair) -> Iterator[Finding]:
+    """Topics of the source that accept no more messages; those of a flagged namespace are a finding of their own."""
+    flagged = {state.name for state in pair.source.namespaces if state.policies.get("migrated")}
+    for row in pair.source.topics:
+        if row.terminated and str(TopicName.parse(row.name).namespace) not in flagged:
+            yield warning(
+                "source-topic-terminated",
+                row.name,
+                f"terminated on {pair.source.cluster}",
+                f"No producer can publish to it there: {pair.target.cluster} gets what is stored, if a history is "
+                "asked for, and nothing new.",
+                "nothing, if its owner has ended it. If applications publish to it on another cluster, replicate it "
+                "from that one.",
+            )
 
 
 def _shape(partitions: int) -> str:
