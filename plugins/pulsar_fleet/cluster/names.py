@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -37,6 +37,27 @@ _BROKER_NAMESPACE = re.compile(r"^(?:pulsar|sla-monitor)/[^/:]+:\d+$")
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 """The property that makes a topic a shadow topic; its value is the topic whose ledgers it shares."""
+
+_TOPIC_STATE = frozenset({"pulsar.topic.epoch", "__contains_txn_messages"})
+_SUBSCRIPTION_STATE = "#pulsar.internal."
+
+
+def own_topic_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """The properties of a topic without what brokers keep among them.
+
+    That is the epoch of its exclusive producers and whether it has transactions (PIP-373): on another cluster either
+    would be of another topic.
+    """
+    return {name: value for name, value in (properties or {}).items() if name not in _TOPIC_STATE}
+
+
+def own_subscription_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """The properties of a subscription without what brokers keep among them, such as its delayed messages.
+
+    Brokers refuse a call that sets one of those, and keep theirs whatever a call sets (observed, 4.2.4).
+    """
+    return {name: value for name, value in (properties or {}).items() if not name.startswith(_SUBSCRIPTION_STATE)}
+
 
 SEGMENT = "segment://"
 """Begins the name of a segment, in which a scalable topic (`topic://`) stores a part of its messages."""

@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.admin.read_problems import (
 )
 from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
@@ -143,7 +143,7 @@ class NamespaceReader:
         document = info or {}
         count, properties = (metadata.partitions, metadata.properties) if metadata else (0, document.get("properties"))
         own = partition_properties(document)
-        state = TopicState(name, count, dict(properties or {}), is_terminated(document), own)
+        state = TopicState(name, count, own_topic_properties(properties), is_terminated(document), own)
         rows: list[Row] = [state, *(schema_state(topic, version) for version in versions), *subscriptions]
         if metadata:
             rows += await self._beyond(topic.partitions(metadata.partitions), existing or ())

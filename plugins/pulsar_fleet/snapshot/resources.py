@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect, clusters_of_topic
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
@@ -89,10 +89,9 @@ def subscriptions_in_info(topic: TopicName, info: JsonObject) -> tuple[Subscript
 def partition_properties(info: JsonObject) -> JsonObject:
     """Partition → its own properties in an `internal-info` answer, if it has any but `MIGRATED_PROPERTY`."""
     parts: JsonObject = info.get("partitions") or {}
-    own = {
-        name: {key: value for key, value in (part.get("properties") or {}).items() if key != MIGRATED_PROPERTY}
-        for name, part in parts.items()
-    }
+    own = {name: own_topic_properties(part.get("properties")) for name, part in parts.items()}
+    for properties in own.values():
+        properties.pop(MIGRATED_PROPERTY, None)
     return {name: properties for name, properties in sorted(own.items()) if properties}
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import pulsar
 import pytest
 from tests.support.following_proxy import FollowingProxy
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -18,6 +22,7 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
@@ -351,3 +356,46 @@ async def test_a_schema_that_the_broker_refuses_is_told_with_the_brokers_reason(
     failed = [result for result in applied.results if result.outcome is Outcome.FAILED]
     assert [result.change.resource for result in failed] == [Resource.SCHEMA]
     assert "schema compatibility check with strategy FULL" in failed[0].detail
+
+
+async def test_what_brokers_keep_among_the_properties_of_a_topic_stays(
+    both: NamespaceName, on_blue: AdminClient, on_green: AdminClient, blue: ClusterConnection, green: ClusterConnection
+) -> None:
+    plain, partitioned = TopicName(both, "plain"), TopicName(both, "partitioned")
+    places = (plain, *partitioned.partitions(2))
+    await on_blue.create_topic(plain, {"owner": "sales"})
+    await on_blue.create_partitioned_topic(partitioned, 2, {"owner": "sales"})
+    await _write_alone(blue, plain, partitioned, writers=3)
+    assert [await _epoch(on_blue, place) for place in places] == ["2"] * 3
+    applied = await apply(await plan(on_blue, on_green, both), on_green)
+    assert set(outcomes(applied)) == {Outcome.APPLIED}
+    assert [await _epoch(on_green, place) for place in places] == [None] * 3
+    await _write_alone(green, plain, partitioned, writers=5)
+    assert (await plan(on_blue, on_green, both)).empty
+    # Another property that differs is written without it.
+    await on_blue.put(f"/{plain.path}/properties", {"owner": "stock"})
+    await apply(await plan(on_blue, on_green, both), on_green)
+    assert (await on_green.internal_info(plain))["properties"] == {"owner": "stock", "pulsar.topic.epoch": "4"}
+    # Nor does a migration copy it when it creates a topic again that was deleted for inactivity.
+    await on_green.delete(f"/{plain.path}")
+    await recreate_missing(on_green, both, {plain: 0}, on_blue)
+    assert (await on_green.internal_info(plain))["properties"] == {"owner": "stock"}
+
+
+async def _write_alone(connection: ClusterConnection, *topics: TopicName, writers: int) -> None:
+    """Producers with exclusive access one after the other: each counts the topic's epoch up."""
+
+    def write() -> None:
+        with closing(
+            pulsar.Client(str(connection.service_url), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        ) as client:
+            for _ in range(writers):
+                for topic in topics:
+                    client.create_producer(str(topic), access_mode=pulsar.ProducerAccessMode.Exclusive).close()
+
+    await asyncio.to_thread(write)
+
+
+async def _epoch(admin: AdminClient, topic: TopicName) -> str | None:
+    properties = (await admin.internal_info(topic)).get("properties") or {}
+    return properties.get("pulsar.topic.epoch")

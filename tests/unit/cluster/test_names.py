@@ -7,7 +7,11 @@ from urllib.parse import unquote, unquote_plus
 import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_subscription_properties, own_topic_properties
+from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats
+from pulsar_fleet.planning.changes.topics import property_calls
+from pulsar_fleet.policy_sync.merge.topic_fields import partitioned_values, properties_of
+from pulsar_fleet.snapshot.model import TopicState
 
 ORDERS = NamespaceName("acme", "orders")
 
@@ -21,6 +25,12 @@ def test_what_is_no_namespace_is_refused_with_its_value(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"namespace|name") as caught:
         NamespaceName.parse(text)
     assert repr(text) in str(caught.value) or "ac me" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["acme/orders\n", "acme\n/orders"])
+def test_a_name_does_not_end_with_a_new_line(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="letters, digits"):
+        NamespaceName.parse(text)
 
 
 def test_a_topic_reads_back_as_written() -> None:
@@ -82,3 +92,24 @@ def test_the_namespaces_of_brokers_hold_system_topics(namespace: str, is_system:
 def test_the_name_of_a_topic_in_the_path_of_its_schemas_is_decoded_twice(local: str) -> None:
     path = TopicName(ORDERS, local).schema_path
     assert unquote_plus(unquote(path.rpartition("/")[2])) == local
+
+
+MINE = {"owner": "sales", "pulsar.team": "b", "__audit": "yes"}
+
+
+def test_the_state_of_brokers_is_no_property_of_a_topic() -> None:
+    state = {"pulsar.topic.epoch": "2", "__contains_txn_messages": "true"}
+    assert own_topic_properties(MINE | state) == MINE
+    assert own_topic_properties(None) == {}
+    assert list(property_calls(TopicName.parse("persistent://x/n/t"), MINE, MINE | state)) == []
+    assert list(property_calls(TopicName.parse("persistent://x/n/t"), MINE | state, MINE)) == []
+    values = partitioned_values(TopicState("persistent://x/n/t", 2, MINE | state), [])
+    assert properties_of(values) == MINE
+    # An event or a file of an earlier release may have them.
+    assert properties_of({f"properties/{name}": value for name, value in (MINE | state).items()}) == MINE
+
+
+def test_the_state_of_brokers_is_no_property_of_a_subscription() -> None:
+    state = {"#pulsar.internal.delayed.bucket_1_5": "7"}
+    assert own_subscription_properties(MINE | state) == MINE
+    assert SubscriptionStats.of("app", {"subscriptionProperties": MINE | state}).properties == MINE

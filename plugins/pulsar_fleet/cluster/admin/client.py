@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.admin.verbs import ADMIN, AdminVerbs
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName, own_topic_properties
 
 
 class AdminClient(AdminVerbs):
@@ -189,7 +189,7 @@ class AdminClient(AdminVerbs):
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:
         """Partition count and, for a partitioned topic, its properties; a missing topic is `NotFound`."""
         metadata = await self.get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
-        return PartitionMetadata(int(metadata["partitions"]), dict(metadata.get("properties") or {}))
+        return PartitionMetadata(int(metadata["partitions"]), own_topic_properties(metadata.get("properties")))
 
     async def owner(self, topic: TopicName, *, answered_retry_seconds: float | None = None) -> str:
         """`host:port` of the broker that owns a plain topic or partition. It gives a bundle without owner to one.

@@ -9,7 +9,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, own_subscription_properties
 from pulsar_fleet.cluster.statistics.system_cursors import is_replicator, is_system_cursor
 
 UNKNOWN_TYPE = "None"
@@ -92,7 +92,7 @@ class SubscriptionStats:
             delayed=int(document.get("msgDelayed") or 0),
             durable=bool(document.get("isDurable", document.get("durable", True))),
             replicated=bool(document.get("isReplicated")),
-            properties=dict(document.get("subscriptionProperties") or {}),
+            properties=own_subscription_properties(document.get("subscriptionProperties")),
             consumers=len(document.get("consumers") or ()),
             last_used=max(int(time) for time in times),
             delivered=int(document.get("msgOutCounter") or 0),

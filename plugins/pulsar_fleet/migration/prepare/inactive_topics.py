@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ async def _create(admin: AdminClient, topic: TopicName, count: int, other: Admin
         if count:
             properties = (await other.partition_metadata(topic)).properties
         else:
-            properties = dict((await other.internal_info(topic, answered_retry_seconds=0)).get("properties") or {})
+            info = await other.internal_info(topic, answered_retry_seconds=0)
+            properties = own_topic_properties(info.get("properties"))
+            properties.pop(MIGRATED_PROPERTY, None)
     except (NotFound, Unavailable):
         # The broker answers 500 for a topic that does not exist: no cluster has its properties any more.
         properties = {}

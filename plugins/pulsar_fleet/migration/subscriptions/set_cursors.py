@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.names import Position, TopicName, own_subscription_properties
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
@@ -166,7 +166,7 @@ async def _set_properties(
     path = topic.subscription_path(name)
     if dict(cursor.properties) != dict(source.properties):
         await green.put(f"{path}/properties", dict(source.properties))
-        if await green.get(f"{path}/properties") != dict(source.properties):
+        if own_subscription_properties(await green.get(f"{path}/properties")) != dict(source.properties):
             raise Conflict(
                 f"The properties of subscription {name!r} of {topic} are not those that were set on "
                 f"{green.connection.name}; the cutover was not made. Run again."

@@ -9,7 +9,7 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_subscription_properties, own_topic_properties
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
@@ -130,7 +130,7 @@ class LiveState:
             metadata = await self._admin.partition_metadata(topic)
             return {"partitions": metadata.partitions, "properties": dict(metadata.properties)}
         info = await self._admin.internal_info(topic) if topic.persistent else {}
-        return {"partitions": 0, "properties": dict(info.get("properties") or {})}
+        return {"partitions": 0, "properties": own_topic_properties(info.get("properties"))}
 
     async def _partition(self, partition: TopicName) -> JsonObject:
         name = str(partition)
@@ -169,7 +169,7 @@ class LiveState:
             states = await self._admin.get(f"{path}/replicatedSubscriptionStatus")
             value["replicated"] = all(states.values())
         if any(side["properties"] for side in sides):
-            value["properties"] = await self._admin.get(f"{path}/properties") or {}
+            value["properties"] = own_subscription_properties(await self._admin.get(f"{path}/properties"))
         return value
 
     async def _read_subscriptions(self, topic: TopicName) -> _Subscriptions:

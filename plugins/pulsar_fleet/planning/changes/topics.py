@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, own_topic_properties
 from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
@@ -100,7 +100,7 @@ def _properties(difference: Difference, exact: bool) -> Change | LeftAlone:
 
 def property_calls(topic: TopicName, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Call]:
     """The broker merges properties on PUT, so each key that goes is deleted by its own call."""
-    path = f"/{topic.path}/properties"
+    path, before, after = f"/{topic.path}/properties", own_topic_properties(before), own_topic_properties(after)
     for key in sorted(set(before) - set(after)):
         yield bare("DELETE", path, key=key)
     if any(before.get(key) != value for key, value in after.items()):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, own_topic_properties
 from pulsar_fleet.planning.diff import schema_values
 from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.policy_sync.merge.fields import Values
@@ -25,7 +25,8 @@ _MOST_PARTITIONS = 100_000
 
 def partitioned_values(topic: TopicState, schemas: Iterable[SchemaState]) -> Values:
     """The fields of a partitioned topic: its partition count, each of its properties, its schema history."""
-    properties = {f"{PROPERTIES}/{quote(name, safe='')}": value for name, value in topic.properties.items()}
+    own = own_topic_properties(topic.properties)
+    properties = {f"{PROPERTIES}/{quote(name, safe='')}": value for name, value in own.items()}
     history = schema_values(schemas)
     return {PARTITIONS: topic.partitions, **properties, **({SCHEMAS: history} if history else {})}
 
@@ -33,7 +34,8 @@ def partitioned_values(topic: TopicState, schemas: Iterable[SchemaState]) -> Val
 def properties_of(values: Mapping[str, Json]) -> dict[str, str]:
     """The properties of a topic as one document."""
     prefix = f"{PROPERTIES}/"
-    return {unquote(name.removeprefix(prefix)): value for name, value in values.items() if name.startswith(prefix)}
+    properties = {unquote(name.removeprefix(prefix)): text for name, text in values.items() if name.startswith(prefix)}
+    return own_topic_properties(properties)
 
 
 def topic_document(values: Mapping[str, Json]) -> JsonObject:
