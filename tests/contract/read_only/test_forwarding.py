@@ -6,19 +6,24 @@ import asyncio
 import random
 import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 from tests.support.cursors import TYPES
+from tests.support.event_exchange import becomes
 from tests.support.forwarding import BATCH, Application, Readers, Traffic, Watched, forwarder, make_readers
 from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PermissionDenied
+from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PermissionDenied
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.read_only.forwarding import forwarder as forwarding
+from pulsar_fleet.read_only.forwarding.request import Request
 from pulsar_fleet.read_only.forwarding.results import State
 from pulsar_fleet.read_only.forwarding.send import FORWARDED_SINCE
 
@@ -224,6 +229,134 @@ async def test_a_refused_call_is_reported_and_the_others_are_made(
     refused, forwarded = (await readers.forward()).subscriptions
     assert (refused.state, refused.waiting, refused.reason) == (State.REFUSED, 3, "not allowed")
     assert forwarded.identical
+
+
+async def test_a_subscription_that_cannot_be_created_holds_up_no_other(readers: Readers) -> None:
+    limit = f"/namespaces/{readers.source.namespace.path}/maxSubscriptionsPerTopic"
+    await readers.make_subscription("z")
+    await readers.fill(5)
+    for name in ("new", "z"):
+        await asyncio.to_thread(readers.acknowledge, readers.shadow, name, TYPES[2], 3)
+    await readers.admin.post(limit, 1)
+    refused, forwarded = (await readers.forward(create_missing=True)).subscriptions
+    assert (refused.state, refused.owner_position) == (State.REFUSED, "")
+    assert "Exceed the maximum number of subscriptions" in refused.reason
+    assert forwarded.identical
+    # Where the owner creates it itself, its position counts.
+    assert FORWARDED_SINCE not in (await _properties(readers, "new"))
+    said: list[str] = []
+    async with _service(readers, said, create_missing=True):
+        await becomes(partial(_is_said, said, "new: refused"), True)
+        await readers.admin.post(limit, 2)
+        await becomes(partial(_is_equal, readers, "new"), True)
+
+
+async def test_a_subscription_created_meanwhile_counts_as_the_owners(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await readers.fill(5)
+    await asyncio.to_thread(readers.acknowledge, readers.shadow, "s", TYPES[2], 3)
+    create = readers.admin.create_subscription
+
+    async def create_after_owner(topic: TopicName, name: str, *args: Any) -> None:
+        await create(topic, name, "earliest")
+        await create(topic, name, *args)
+
+    monkeypatch.setattr(readers.admin, "create_subscription", create_after_owner)
+    result = await readers.one("s", create_missing=True)
+    assert (result.state, "409" in result.reason) == (State.WAITING, True)
+    assert (await readers.one("s")).state is State.POSITION_NOT_CONFIRMED
+    assert await readers.acknowledged(readers.source, "s") == set()
+
+
+@pytest.mark.parametrize("error", [PermissionDenied, InvalidRequest, Conflict, NotFound])
+async def test_a_topic_that_cannot_be_read_holds_up_no_other(
+    on_alone: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[FleetError],
+) -> None:
+    with closing(open_client(on_alone.connection)) as client:
+        parts = await make_readers(on_alone, new_namespace().tenant, client, partitions=2)
+        await parts.make_subscription("s")
+        read = on_alone.internal_stats
+
+        async def refuse(topic: TopicName) -> Any:
+            if topic == parts.shadow.partition(0):
+                raise error("the broker refuses")
+            return await read(topic)
+
+        monkeypatch.setattr(on_alone, "internal_stats", refuse)
+        result = await parts.forward()
+    assert [row.topic for row in result.subscriptions] == [str(parts.shadow.partition(1))]
+    assert result.problems == (f"{parts.shadow.partition(0)} is not forwarded: the broker refuses",)
+
+
+@pytest.mark.parametrize("topics", ["", "source", "shadow"])
+async def test_policies_that_cannot_be_read_are_a_problem_of_their_topic(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, topics: str
+) -> None:
+    get = readers.admin.get
+
+    async def refuse(path: str, **params: Any) -> Any:
+        if path.endswith("/messageTTL"):
+            raise PermissionDenied("not allowed")
+        return await get(path, **params)
+
+    monkeypatch.setattr(readers.admin, "get", refuse)
+    named = {"topics": [str(getattr(readers, topics))]} if topics else {}
+    result = await readers.forward(**named)
+    assert (result.subscriptions, result.problems) == ((), (f"{readers.shadow} is not forwarded: not allowed",))
+
+
+async def test_a_refused_list_of_topics_does_not_end_the_service(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await readers.make_subscription("s")
+    await readers.fill(5)
+    topics, refusals, said = readers.admin.topics, [PermissionDenied("not allowed")], list[str]()
+
+    async def refuse(namespace: NamespaceName) -> Any:
+        if said and refusals:
+            raise refusals.pop()
+        return await topics(namespace)
+
+    monkeypatch.setattr(readers.admin, "topics", refuse)
+    monkeypatch.setattr(forwarding, "LIST_SECONDS", 0)
+    monkeypatch.setattr(forwarding, "OUTAGE_SECONDS", 0.1)
+    async with _service(readers, said):
+        await becomes(partial(_is_said, said, "refuses a call, its acknowledgments wait: not allowed"), True)
+        await asyncio.to_thread(readers.acknowledge, readers.shadow, "s", TYPES[2], 3)
+        await becomes(partial(_is_equal, readers, "s"), True)
+
+
+@asynccontextmanager
+async def _service(readers: Readers, said: list[str], **settings: Any) -> AsyncIterator[None]:
+    """A forwarder that runs until the end of the block, and fails there if it ended before."""
+    request = Request.of({"namespace": str(readers.shadow.namespace), "poll_seconds": 0.1, **settings})
+    stopped = asyncio.Event()
+    service = asyncio.create_task(
+        forwarding.forward_until_stopped(readers.admin, request, stopped=stopped, say=said.append)
+    )
+    try:
+        yield
+    finally:
+        stopped.set()
+        await service
+
+
+async def _is_said(said: list[str], text: str) -> bool:
+    return any(text in line for line in said)
+
+
+async def _is_equal(readers: Readers, name: str) -> bool:
+    internal = await readers.admin.internal_stats(readers.source)
+    return name in internal["cursors"] and await readers.equal(name)
+
+
+async def _properties(readers: Readers, name: str) -> dict[str, str]:
+    stats = await readers.admin.stats(readers.shadow)
+    return dict(stats["subscriptions"][name].get("subscriptionProperties") or {})
 
 
 async def test_only_named_topics_are_forwarded_and_a_wrong_name_is_reported(readers: Readers) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.read_only.forwarding.cursors import LinkCursors, read_link, read_owner
@@ -22,7 +22,7 @@ from pulsar_fleet.read_only.forwarding.results import ForwardingResult, State, S
 from pulsar_fleet.read_only.forwarding.send import (
     EXCLUSIVE_IN_USE,
     FORWARDED_SINCE,
-    create_at,
+    create_forwarded,
     mark_forwarded,
     send,
 )
@@ -41,30 +41,33 @@ _LINKS_AT_ONCE = 8
 async def forward_once(admin: AdminClient, request: Request, links: Links | None = None) -> ForwardingResult:
     """One pass: carry what is missing, and read it back. A second pass sends nothing.
 
-    Calls: those of `read_links`, four for each topic or partition, and three or more for each subscription with a
-    difference.
+    What the cluster refuses for one topic or subscription is in the result, and the others are forwarded. Calls: those
+    of `read_links`, four for each topic or partition, and three or more for each subscription with a difference.
 
-    :raises NotFound: the namespace does not exist.
+    :raises FleetError: `NotFound` if the namespace does not exist, or the topics cannot be listed; `Unavailable` if the
+        cluster does not answer, after every other topic was forwarded.
     """
     began, calls = time.monotonic(), admin.calls
     links = links or await read_links(admin, request)
     at_once = asyncio.Semaphore(_LINKS_AT_ONCE)
 
-    async def forward(link: Link) -> list[SubscriptionResult]:
+    async def forward(link: Link) -> tuple[list[SubscriptionResult], str]:
         async with at_once:
             return await _forward_link(admin, link, request)
 
     # Every link ends before an error is raised: a part of this pass must not run on beside the next.
     results = await asyncio.gather(*map(forward, links.links), return_exceptions=True)
     subscriptions: list[SubscriptionResult] = []
+    problems = [*links.problems]
     for of_link in results:
         if isinstance(of_link, BaseException):
             raise of_link
-        subscriptions += of_link
+        subscriptions += of_link[0]
+        problems += filter(None, of_link[1:])
     return ForwardingResult(
         cluster=await admin.cluster_name(),
         subscriptions=tuple(subscriptions),
-        problems=links.problems,
+        problems=tuple(problems),
         calls=admin.calls - calls,
         seconds=round(time.monotonic() - began, 1),
     )
@@ -73,10 +76,10 @@ async def forward_once(admin: AdminClient, request: Request, links: Links | None
 async def forward_until_stopped(
     admin: AdminClient, request: Request, *, stopped: asyncio.Event, say: Callable[[str], None]
 ) -> ForwardingResult | None:
-    """Pass after pass, also while the cluster does not answer; None if no pass was complete.
+    """Pass after pass, also while the cluster does not answer or refuses a call; None if no pass was complete.
 
     :param say: receives a line every 10 s, and when something is wrong, was resolved, or the cluster does not answer.
-    :raises NotFound: the namespace does not exist.
+    :raises FleetError: before the first complete pass: the namespace does not exist, or its topics may not be listed.
     """
     return await _Forwarder(admin, request, stopped, say).run()
 
@@ -99,12 +102,9 @@ class _Forwarder:
         while not self._stopped.is_set():
             try:
                 result = await self._pass()
-            except (NotFound, Unavailable) as error:
-                if isinstance(error, NotFound):
-                    if self._total is None:
-                        raise
-                    # A topic was taken away: they are listed again.
-                    self._links = None
+            except FleetError as error:
+                if self._total is None and not isinstance(error, Unavailable):
+                    raise
                 self._begin_outage(error)
                 await self._pause(OUTAGE_SECONDS)
             else:
@@ -119,7 +119,11 @@ class _Forwarder:
     async def _pass(self) -> ForwardingResult:
         if self._links is None or time.monotonic() - self._listed > LIST_SECONDS:
             self._links, self._listed = await read_links(self._admin, self._request), time.monotonic()
-        return await forward_once(self._admin, self._request, self._links)
+        result = await forward_once(self._admin, self._request, self._links)
+        if result.problems != self._links.problems:
+            # A topic may have been taken away: they are listed again.
+            self._links = None
+        return result
 
     def _report(self, result: ForwardingResult) -> None:
         stuck = {result.topic + result.subscription: result for result in result.subscriptions if _is_stuck(result)}
@@ -134,7 +138,8 @@ class _Forwarder:
     def _begin_outage(self, error: FleetError) -> None:
         if not self._outage:
             self._outage = time.monotonic()
-            self._say(f"{self._admin.connection.name} does not answer, its acknowledgments wait: {error}")
+            does = "does not answer" if isinstance(error, Unavailable) else "refuses a call"
+            self._say(f"{self._admin.connection.name} {does}, its acknowledgments wait: {error}")
 
     def _end_outage(self) -> None:
         if self._outage:
@@ -152,10 +157,29 @@ def _is_stuck(result: SubscriptionResult) -> bool:
     return bool(result.reason) or result.state not in (State.FORWARDED, State.WAITING)
 
 
-async def _forward_link(admin: AdminClient, link: Link, request: Request) -> list[SubscriptionResult]:
-    cursors = await read_link(admin, link)
+async def _forward_link(admin: AdminClient, link: Link, request: Request) -> tuple[list[SubscriptionResult], str]:
+    """The results of its subscriptions, and why it is not forwarded; empty if it is."""
+    try:
+        cursors = await read_link(admin, link)
+    except Unavailable:
+        raise
+    except FleetError as error:
+        return [], f"{link.shadow} is not forwarded: {error}"
     names = [name for name in sorted(cursors.shadow) if request.covers(name)]
-    return [await _forward(admin, link, cursors, name, request) for name in names]
+    return [await _forward_or_refused(admin, link, cursors, name, request) for name in names], ""
+
+
+async def _forward_or_refused(
+    admin: AdminClient, link: Link, cursors: LinkCursors, name: str, request: Request
+) -> SubscriptionResult:
+    try:
+        return await _forward(admin, link, cursors, name, request)
+    except Unavailable:
+        raise
+    except FleetError as error:
+        # A subscription or topic that was created or taken away meanwhile is there, or not, in the next pass.
+        state = State.WAITING if isinstance(error, Conflict | NotFound) else State.REFUSED
+        return _result(link, name, cursors.shadow[name], cursors.owner.get(name), state, reason=str(error))
 
 
 async def _forward(
@@ -165,8 +189,7 @@ async def _forward(
     if owner is None:
         if not request.create_missing:
             return _result(link, name, shadow, None, State.OWNER_MISSING)
-        await mark_forwarded(admin, link.shadow, name, shadow, shadow.cursor.mark_delete)
-        await create_at(admin, link, name, shadow, ledgers)
+        await create_forwarded(admin, link, name, shadow, ledgers)
         owner = await read_owner(admin, link, name, ledgers)
         if owner is None:
             return _result(link, name, shadow, None, State.WAITING, reason="it was created and is not visible yet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, NotFound, Unavailable
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE
@@ -78,8 +78,26 @@ async def mark_forwarded(
     await admin.put(f"{shadow.subscription_path(name)}/properties", properties)
 
 
-async def create_at(admin: AdminClient, link: Link, name: str, cursor: SubscriptionCursor, ledgers: Ledgers) -> None:
-    """Create the owner's subscription at the position of the shadow topic's, with its properties. One call."""
+async def create_forwarded(
+    admin: AdminClient, link: Link, name: str, cursor: SubscriptionCursor, ledgers: Ledgers
+) -> None:
+    """Create the owner's subscription at the position of the shadow topic's, which is noted as forwarded. Two calls.
+
+    :raises FleetError: it was not created; unless that is unknown (`Unavailable`), nothing is noted then, since the
+        owner may create it at another position.
+    """
+    # Noted first: a run that dies between the calls leaves a subscription that the next pass forwards to.
+    await mark_forwarded(admin, link.shadow, name, cursor, cursor.cursor.mark_delete)
+    try:
+        await _create_at(admin, link, name, cursor, ledgers)
+    except Unavailable:
+        raise
+    except FleetError:
+        await admin.put(f"{link.shadow.subscription_path(name)}/properties", dict(cursor.properties))
+        raise
+
+
+async def _create_at(admin: AdminClient, link: Link, name: str, cursor: SubscriptionCursor, ledgers: Ledgers) -> None:
     number = cursor.mark_delete_index
     properties = {key: value for key, value in cursor.properties.items() if key != FORWARDED_SINCE}
     if not len(ledgers):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.read_only.forwarding.request import Request
@@ -37,27 +38,39 @@ class Links:
 async def read_links(admin: AdminClient, request: Request) -> Links:
     """The links of the namespace. Calls: two for it, and up to six for each topic.
 
-    :raises NotFound: the namespace does not exist.
+    What the cluster refuses for one topic is its problem. A name in `topics` is only wrong where all could be read.
+
+    :raises FleetError: `NotFound` if the namespace does not exist, or the topics cannot be listed.
     """
     links: list[Link] = []
     problems: list[str] = []
+    unread: list[str] = []
     unknown = set(request.topics)
     for shadow in await _topics(admin, request.namespace):
-        source = await _source(admin, shadow)
-        if source is None or (request.topics and not {shadow, source} & set(request.topics)):
+        try:
+            source = await _source(admin, shadow)
+            if source is None or (request.topics and not {shadow, source} & set(request.topics)):
+                continue
+            unknown -= {shadow, source}
+            count, of_source = await partitions_of(admin, shadow), await partitions_of(admin, source)
+            problem = await _problem(admin, shadow, source, count, of_source)
+        except Unavailable:
+            raise
+        except FleetError as error:
+            unread.append(f"{shadow} is not forwarded: {error}")
             continue
-        unknown -= {shadow, source}
-        count, of_source = await partitions_of(admin, shadow), await partitions_of(admin, source)
-        if problem := await _problem(admin, shadow, source, count, of_source):
+        if problem:
             problems.append(problem)
         else:
             stored = zip(source.partitions(count or 0), shadow.partitions(count or 0), strict=True)
             links += [Link(*pair) for pair in stored]
-    problems += [
-        f"{topic} is not forwarded: it is neither a shadow topic of {request.namespace} nor the source of one; correct "
-        "the name."
-        for topic in sorted(unknown)
-    ]
+    if not unread:
+        problems += [
+            f"{topic} is not forwarded: it is neither a shadow topic of {request.namespace} nor the source of one; "
+            "correct the name."
+            for topic in sorted(unknown)
+        ]
+    problems += unread
     return Links(tuple(links), tuple(problems))
 
 
