@@ -176,6 +176,22 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/preflight/test_bookies.py::test_a_group_of_bookies_that_green_lacks_is_named_and_made",
+        _NOT_IN_PAIRS,
+        {
+            "bookie-group-missing": ("only those that no namespace of another group needs",),
+        },
+    ),
+    Group(
+        Kind.CALL,
+        "contract/replication/test_target_limits.py::test_a_resource_group_is_created_by_the_printed_call",
+        "unit/replication/test_limits_of_plans.py::test_a_resource_group_that_the_target_has_is_no_finding",
+        {
+            "resource-group-not-copied": ("if no other namespace of",),
+        },
+    ),
+    Group(
+        Kind.CALL,
         "contract/preflight/test_target_rules.py::test_a_tenant_without_the_spaced_role_is_copied",
         _NOT_IN_PAIRS,
         {
@@ -492,7 +508,7 @@ INVENTORY: tuple[Group, ...] = (
         "unit/preflight/test_compatibility.py::test_a_seeded_fault_is_found_and_nothing_else",
         _NOT_IN_PAIRS,
         {
-            "bookies-unknown": ("count the bookies",),
+            "bookies-unknown": ("count the bookies", "read the groups of"),
             "clocks-differ": ("NTP",),
             "dedup-before-fix": ("upgrade",),
             "functions-not-copied": ("create them on",),
@@ -502,6 +518,8 @@ INVENTORY: tuple[Group, ...] = (
             "not-settable": ("superuser",),
             "not-visible": ("superuser",),
             "packages-not-copied": ("upload them to",),
+            "protocol-handler-missing": ("let these clients stay",),
+            "protocol-handler-state": ("leave this namespace out",),
             "policies-invalid": ("correct the policy",),
             "resource-group-missing": ("nothing, if",),
             "scalable-topics-not-copied": ("read what is left on",),

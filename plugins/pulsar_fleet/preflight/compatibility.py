@@ -12,7 +12,6 @@ from pulsar_fleet.preflight.checks import (
     clusters,
     defects,
     functions,
-    limits,
     policies,
     roles,
     schemas,
@@ -58,7 +57,6 @@ CHECKS: tuple[Check, ...] = (
     schemas.broker_schema_rules_match,
     schemas.namespace_schema_rules_match,
     *(limit.check for limit in TABLE),
-    limits.resource_groups_fit,
     policies.policies_can_be_created,
     policies.effective_policies_match,
     policies.namespaces_are_active,
@@ -73,7 +71,6 @@ CHECKS: tuple[Check, ...] = (
     roles.hidden_areas_are_reported,
     functions.functions_are_not_copied,
     functions.packages_are_not_copied,
-    functions.worker_state_is_named,
     unread.unread_resources_are_reported,
     roles.roles_may_copy,
 )

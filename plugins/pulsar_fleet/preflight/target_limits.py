@@ -16,8 +16,9 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import Layer, effective_value, layer_values, parsed_setting
 from pulsar_fleet.cluster.policies.model import Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
-from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.preflight.checks import bookies, limits, schemas, target_rules
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.preflight.bookies import Bookies, affinity_groups
+from pulsar_fleet.preflight.checks import bookies, functions, limits, schemas, target_rules
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import Snapshot
@@ -32,7 +33,7 @@ class Effective:
 
     :param local: the topic's own; `shared` its global ones.
     :param configuration: the settings of a broker.
-    :param bookies: how many the cluster has; None if that is unknown.
+    :param bookies: of the cluster; None if they were not asked for.
     """
 
     cluster: str
@@ -40,7 +41,7 @@ class Effective:
     local: Mapping[str, Json] = field(default_factory=dict)
     shared: Mapping[str, Json] = field(default_factory=dict)
     configuration: Mapping[str, Json] = field(default_factory=dict)
-    bookies: int | None = None
+    bookies: Bookies | None = None
 
     def value(self, name: str) -> Json:
         """The value of a topic policy that is in effect, None if no layer sets one."""
@@ -136,14 +137,27 @@ def _brokers_size(source: Effective, target: Effective) -> Exceeded | None:
 
 
 def _bookies(_: Effective, target: Effective) -> Exceeded | None:
-    asked = int((target.value("persistence") or {}).get(_ENSEMBLE) or 0)
-    if target.bookies is None or asked <= target.bookies:
+    asked, count = _ensemble(target), target.bookies.count if target.bookies else None
+    if count is None or asked <= count:
         return None
-    evidence = f"{_ENSEMBLE} is {asked} on {target.cluster}, which has {counted(target.bookies, 'bookie')}"
-    return Exceeded(evidence, asked, target.bookies)
+    evidence = f"{_ENSEMBLE} is {asked} on {target.cluster}, which has {counted(count, 'bookie')}"
+    return Exceeded(evidence, asked, count)
 
 
-def _effective(snapshot: Snapshot, count: int | None) -> dict[str, Effective]:
+def _groups(_: Effective, target: Effective) -> Exceeded | None:
+    groups, bookies = affinity_groups(target.namespace.get("bookie_affinity")), target.bookies
+    missing = bookies.lacking(groups) if bookies else ()
+    if bookies is None or not missing or bookies.usable(groups) >= max(1, _ensemble(target)):
+        return None
+    evidence = f"the namespace on {target.cluster} has a bookie affinity to {listed(groups)}, and no bookie is in "
+    return Exceeded(evidence + listed(missing), list(groups), sorted(bookies.groups or ()))
+
+
+def _ensemble(side: Effective) -> int:
+    return int((side.value("persistence") or {}).get(_ENSEMBLE) or 0)
+
+
+def _effective(snapshot: Snapshot) -> dict[str, Effective]:
     """Each namespace, and each topic with policies of its own, by name."""
     configuration = snapshot.brokers[0].configuration if snapshot.brokers else {}
     namespaces = {
@@ -151,7 +165,6 @@ def _effective(snapshot: Snapshot, count: int | None) -> dict[str, Effective]:
             cluster=snapshot.cluster,
             namespace=comparable(state.policies, snapshot.cluster),
             configuration=configuration,
-            bookies=count,
         )
         for state in snapshot.namespaces
     }
@@ -177,7 +190,7 @@ def _sent(
 
     :param for_producers: what becomes of a producer's messages; empty where the limit does not hold for them.
     """
-    ours, theirs = _effective(pair.source, None), _effective(_on_target(pair), None)
+    ours, theirs = _effective(pair.source), _effective(_on_target(pair))
     both = {"source": pair.source.cluster, "target": pair.target.cluster}
     for name in sorted(ours.keys() | theirs.keys()):
         namespace = str(TopicName.parse(name).namespace) if "://" in name else name
@@ -310,6 +323,44 @@ TABLE: tuple[Limit, ...] = (
         check=bookies.bookies_suffice,
         exceeded=_bookies,
         cause="bookies-missing",
+    ),
+    Limit(
+        ids=("bookie-group-missing",),
+        refuses="a ledger on bookies of other groups than those of the namespace; the policy is accepted",
+        read="`bookie_affinity`, the groups of the bookies",
+        effect="topics can be neither created nor read where too few bookies are in a named group or in none; else "
+        "nothing keeps its ledgers apart",
+        check=bookies.bookie_groups_exist,
+        exceeded=_groups,
+        cause="bookie-group-missing",
+    ),
+    Limit(
+        ids=("resource-group-missing", "resource-group-not-copied", "resource-group-differs"),
+        refuses="a call that sets a resource group that it lacks; a namespace that is created with it is accepted",
+        read="`resource_group_name`, the resource groups",
+        effect="its limits do not apply there, or others do",
+        check=limits.resource_groups_fit,
+    ),
+    Limit(
+        ids=("functions-worker-state",),
+        refuses="nothing: it is what a copy cannot carry, the state of functions workers",
+        read="the namespace `public/functions`",
+        effect="no function comes with a copy of policies; replicated, workers of both clusters share one state",
+        check=functions.worker_state_is_named,
+    ),
+    Limit(
+        ids=("protocol-handler-missing",),
+        refuses="clients of a protocol for which its brokers have no handler",
+        read="`messagingProtocols` of brokers",
+        effect="they cannot connect",
+        check=functions.handlers_are_installed,
+    ),
+    Limit(
+        ids=("protocol-handler-state",),
+        refuses="nothing: it is what a copy cannot carry, the state of a protocol handler",
+        read="`messagingProtocols` of the source's brokers, the topics `__consumer_offsets` and `__transaction_state`",
+        effect="its handler finds no state, or that of the other cluster",
+        check=functions.handler_state_is_named,
     ),
     Limit(
         ids=("value-refused",),

@@ -130,9 +130,9 @@ CONTENTS: tuple[Content, ...] = (
     Content(
         name="bookies",
         treatment=Treatment.COMPARED,
-        how="their number with the ensembles that policies ask for",
-        findings=("bookies-missing", "bookies-unknown"),
-        routes=("bookies/all",),
+        how="their number with the ensembles of policies, their groups with the bookie affinity of namespaces",
+        findings=("bookies-missing", "bookies-unknown", "bookie-group-missing"),
+        routes=("bookies/all", "bookies/racks-info"),
     ),
     Content(
         name="messages",
@@ -223,7 +223,7 @@ CONTENTS: tuple[Content, ...] = (
         name="racks of bookies",
         treatment=Treatment.NOT_APPLICABLE,
         how="they describe the machines of one cluster",
-        routes=("bookies/racks-info", "bookies/racks-info/*"),
+        routes=("bookies/racks-info/*",),
     ),
     Content(
         name="the state of running brokers, topics and workers",

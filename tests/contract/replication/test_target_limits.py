@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from tests.support.data_centres import finding_ids, plan, request_of
+from tests.contract.preflight.test_bookies import in_group
+from tests.support.data_centres import finding_ids, plan, read_findings, request_of
 from tests.support.doctor_world import World, arrived, know_all, world_of
+from tests.support.remedies import calls, send
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -66,6 +68,19 @@ async def test_the_doctor_names_more_bookies_than_the_target_has(world: World) -
     await world.send("blue", topic)
     examination = await world.examine("bookies-missing")
     assert set(faults(examination, topic)) == {"bookies-missing"}
+
+
+async def test_the_doctor_names_a_group_of_bookies_without_bookies(world: World) -> None:
+    topic = await replicated(world, "bookie-group-missing", on_both=False)
+    green, affinity = world.admins["green"], {"bookkeeperAffinityGroupPrimary": "fast"}
+    await green.post(f"/namespaces/{topic.namespace.path}/persistence/bookieAffinity", affinity)
+    async with in_group(green, "slow"):
+        await world.replicate(topic.namespace, "blue", "green")
+        await world.waiting(topic, "blue", "green")
+        await world.send("blue", topic)
+        examination = await world.examine("bookie-group-missing")
+    assert set(faults(examination, topic)) == {"bookie-group-missing"}
+    await world.linked(topic, "blue", "green")
 
 
 async def test_the_doctor_names_a_limit_of_topics_on_the_target(world: World) -> None:
@@ -164,6 +179,25 @@ async def test_replicate_names_what_the_target_refuses_before_any_write(
     assert id_ in finding_ids(done)
     assert done.planned.blockers
     assert await green.namespace(namespace) == before
+
+
+async def test_a_resource_group_is_created_by_the_printed_call(
+    world: World, records: Path, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    """A namespace that is created with a group that does not exist is accepted, and nothing limits it."""
+    namespace, blue, green = new_namespace(), world.admins["blue"], world.admins["green"]
+    group, id_ = f"group-{namespace.tenant}", "resource-group-not-copied"
+    await make_namespace(blue, namespace)
+    await blue.put(f"/resourcegroups/{group}", {"publishRateInMsgs": 100})
+    await blue.post(f"/namespaces/{namespace.path}/resourcegroup/{group}")
+    connections = {name: admin.connection for name, admin in world.admins.items()}
+    request = request_of("blue", "green", namespaces=[str(namespace)])
+    done = await plan(connections, request, "group")
+    (finding,) = (row for row in read_findings(done.run.artefacts, done.planned) if row.id == id_)
+    for _, call in calls(finding.call):
+        await send(green, call)
+    assert id_ not in finding_ids(await plan(connections, request, "group-again"))
+    assert (await green.get(f"/resourcegroups/{group}"))["publishRateInMsgs"] == 100
 
 
 async def make_namespace(admin: AdminClient, name: NamespaceName) -> None:

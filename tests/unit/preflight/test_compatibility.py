@@ -235,6 +235,9 @@ PARTITIONED = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defa
 QUOTA = {"message_age": {"limitSize": -1, "limitTime": 3600, "policy": "producer_exception"}}
 OFFLOAD = {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "archive"}
 TWO = Bookies(count=2)
+FAST: Spoil = both(policies(bookie_affinity={"bookkeeperAffinityGroupPrimary": "fast, faster"}))
+OFFSETS = f"persistent://{ORDERS}/__consumer_offsets"
+HANDLER: Spoil = both(settings(messagingProtocols="[kafka]"))
 WIDE: Spoil = both(policies(persistence=persistence(3, 2, 2)))
 NEW_NAMESPACE: Spoil = target(without_namespace)
 GREEN, NUMBER_ID = "cluster green", ("id", "long")
@@ -385,6 +388,28 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         f"blocker bookies-missing: {GREEN}",
     ),
     (steps(WIDE, measured(bookies=Bookies(unread="green answered 401"))), f"warning bookies-unknown: {GREEN}"),
+    (steps(FAST, measured(bookies=TWO)), f"warning bookies-unknown: {ORDERS}"),
+    (
+        steps(FAST, measured(bookies=Bookies(count=2, groups={"fast": 0, "slow": 2}))),
+        f"blocker bookie-group-missing: {ORDERS}",
+    ),
+    (
+        steps(FAST, measured(bookies=Bookies(count=2, groups={"faster": 1, "slow": 1}))),
+        f"warning bookie-group-missing: {ORDERS}",
+    ),
+    (
+        steps(
+            FAST,
+            both(settings(managedLedgerDefaultEnsembleSize="2")),
+            measured(bookies=Bookies(count=2, groups={"faster": 1, "slow": 1})),
+        ),
+        f"blocker bookie-group-missing: {ORDERS}",
+    ),
+    (source(settings(messagingProtocols="[kafka]")), f"warning protocol-handler-missing: {GREEN}"),
+    (
+        steps(HANDLER, both(topic(OFFSETS))),
+        f"warning protocol-handler-state: {ORDERS}",
+    ),
     (source(topic_policies(retentionPolicies=retention(0, 100))), f"blocker value-refused: {PLAIN}"),
     (source(topic_policies("global", retentionPolicies=retention(60, 0))), f"blocker value-refused: {PLAIN}"),
     (
@@ -659,6 +684,9 @@ ENTRY_FILTER = {"entryFilterNames": "jms"}
 NEAREST: dict[str, Spoil] = {
     "bookies-missing": steps(both(policies(persistence=persistence(2, 2, 2))), measured(bookies=TWO)),
     "bookies-unknown": measured(bookies=Bookies(unread="green answered 401")),
+    "bookie-group-missing": steps(FAST, measured(bookies=Bookies(count=2, groups={"fast": 1, "faster": 1}))),
+    "protocol-handler-missing": HANDLER,
+    "protocol-handler-state": both(topic(OFFSETS)),
     "admin-role-refused": both(roles("auditor ")),
     "value-refused": both(topic_policies(retentionPolicies=retention(0, 100))),
     "auto-creation-differs": both(settings(defaultNumPartitions="2")),

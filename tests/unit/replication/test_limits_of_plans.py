@@ -23,6 +23,8 @@ NEW = (
     "message-size-lower",
     "bookies-missing",
     "max-message-size-smaller",
+    "resource-group-not-copied",
+    "functions-worker-state",
 )
 
 
@@ -74,3 +76,23 @@ def test_an_ensemble_is_judged_where_it_is_stored() -> None:
     finding = found(replace(pair, target=with_policies(pair.target, persistence=wide)))["bookies-missing"]
     assert "on green" in finding.evidence
     assert finding.call.startswith("green: POST ")
+
+
+def test_a_resource_group_that_the_target_has_is_no_finding() -> None:
+    """A plan of replication creates namespaces, and no resource group."""
+    pair = full_pair()
+    finding = found(replace(pair, target=replace(pair.target, resource_groups=(), namespaces=())))
+    assert list(finding) == ["resource-group-not-copied"]
+    assert finding["resource-group-not-copied"].call.startswith("green: PUT /admin/v2/resourcegroups/gold ")
+    assert found(replace(pair, target=replace(pair.target, namespaces=()))) == {}
+
+
+def test_the_state_of_functions_workers_is_not_replicated() -> None:
+    """Workers of both clusters would read it as their own."""
+    pair, name = full_pair(), "public/functions"
+    state = replace(pair.source.namespaces[0], name=name)
+    finding = found(replace(pair, source=replace(pair.source, namespaces=(*pair.source.namespaces, state))))
+    assert (finding["functions-worker-state"].resource, finding["functions-worker-state"].severity) == (
+        name,
+        Severity.BLOCKER,
+    )

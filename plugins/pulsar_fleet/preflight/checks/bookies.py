@@ -1,4 +1,4 @@
-"""More bookies asked for than the target has: its ledgers cannot be created, and topics cannot be read (pure)."""
+"""More bookies asked for than the target has, or others: ledgers cannot be created, topics cannot be read (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.preflight.bookies import affinity_groups
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, number, warning
 from pulsar_fleet.preflight.findings import Finding
 
@@ -54,6 +55,42 @@ def bookies_suffice(pair: Pair) -> Iterator[Finding]:
             f"add bookies to {target} until it has {default}.",
             values=(default, bookies.count),
         )
+
+
+def bookie_groups_exist(pair: Pair) -> Iterator[Finding]:
+    """The groups that the bookie affinity of namespaces names, against those of the target's bookies.
+
+    Observed on 4.2.4: a ledger of such a namespace uses no bookie of another group. Without enough others the setter
+    answers 204, and topics can be neither created nor loaded (500, "Not enough non-faulty bookies available").
+    """
+    bookies, target = pair.probes.target.bookies, pair.target.cluster
+    if bookies is None or bookies.count is None:
+        return
+    for namespace in pair.translated.namespaces:
+        groups = affinity_groups(namespace.policies.get("bookie_affinity"))
+        if groups and bookies.groups is None:
+            yield warning(
+                "bookies-unknown",
+                namespace.name,
+                f"bookie affinity to {listed(groups)}; the groups of {target} are unknown: {bookies.unread}",
+                "If it lacks them, its ledgers are placed otherwise, or cannot be created.",
+                f"read the groups of {target} (pulsar-admin bookies racks-placement), or use a superuser's token.",
+            )
+        if missing := bookies.lacking(groups):
+            asked = int((namespace.policies.get("persistence") or {}).get(_ENSEMBLE) or number(pair.target, _DEFAULT))
+            usable = bookies.usable(groups)
+            yield (blocker if usable < max(1, asked) else warning)(
+                "bookie-group-missing",
+                namespace.name,
+                f"bookie affinity to {listed(groups)}; {target} has no bookie in {listed(missing)}, and "
+                f"{counted(usable, 'bookie')} that {'is' if usable == 1 else 'are'} in a named group or in none",
+                _UNREADABLE
+                if usable < max(1, asked)
+                else f"Nothing keeps its ledgers on {target} apart from those of other namespaces.",
+                f"put bookies of {target} into {listed(missing)} (pulsar-admin bookies set-bookie-rack --group), only "
+                "those that no namespace of another group needs: its ledgers use them no more.",
+                values=(list(groups), sorted(bookies.groups or ())),
+            )
 
 
 def _asked(pair: Pair) -> Iterator[tuple[NamespaceName | TopicName, JsonObject, Scope]]:

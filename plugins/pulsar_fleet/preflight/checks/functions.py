@@ -1,12 +1,12 @@
-"""Functions, connectors and packages, which a copy leaves out, and the workers' namespace (pure)."""
+"""Functions, connectors, packages and protocol handlers, which a copy leaves out, and their namespaces (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.cluster.names import FUNCTIONS_STATE
+from pulsar_fleet.cluster.names import FUNCTIONS_STATE, TopicName
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.preflight.context import Pair, warning
+from pulsar_fleet.preflight.context import Pair, blocker, in_broker_conf, names_in, settings, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import InventoryState, Snapshot
 
@@ -57,12 +57,72 @@ def worker_state_is_named(pair: Pair) -> Iterator[Finding]:
     name = str(FUNCTIONS_STATE)
     topics = [topic.name for topic in pair.source.topics if topic.name.startswith(f"persistent://{name}/")]
     if any(state.name == name for state in pair.source.namespaces):
-        yield warning(
+        yield _state(
+            pair,
             "functions-worker-state",
             name,
-            f"{listed(sorted(topics))} on {pair.source.cluster}",
-            "Functions workers keep their state in the messages of this namespace. The copy has its policies, its "
-            "topics and their subscriptions, without messages: no function, source or sink comes with it.",
-            "leave this namespace out by selecting the other namespaces of the tenant; functions workers of "
-            f"{pair.target.cluster} create their own.",
+            topics,
+            "functions workers",
+            "no function, source or sink comes with it",
         )
+
+
+def handlers_are_installed(pair: Pair) -> Iterator[Finding]:
+    """The protocols for which the source's brokers have a handler, and the target's have none."""
+    ours, theirs = _protocols(pair.source), _protocols(pair.target)
+    if missing := sorted(ours - theirs):
+        target = pair.target.cluster
+        every = f"messagingProtocols={','.join(sorted(ours | theirs))}"
+        yield warning(
+            "protocol-handler-missing",
+            f"cluster {target}",
+            f"messagingProtocols: {pair.values(sorted(ours), sorted(theirs) or 'none')}",
+            f"Clients that use {listed(missing)} cannot connect to {target}.",
+            f"let these clients stay on {pair.source.cluster}, or put the handler into protocolHandlerDirectory of "
+            f"{target}'s brokers, and {in_broker_conf(every, 'them')}",
+            values=(sorted(ours), sorted(theirs)),
+        )
+
+
+def handler_state_is_named(pair: Pair) -> Iterator[Finding]:
+    """Namespaces in which a protocol handler of the source's brokers keeps its state, by the names of topics."""
+    state: dict[str, list[str]] = {}
+    for topic in pair.source.topics if _protocols(pair.source) else ():
+        name = TopicName.parse(topic.name)
+        if name.local in _HANDLER_TOPICS:
+            state.setdefault(str(name.namespace), []).append(topic.name)
+    for namespace, topics in sorted(state.items()):
+        yield _state(
+            pair,
+            "protocol-handler-state",
+            namespace,
+            topics,
+            "protocol handlers",
+            "no consumer group has a position there",
+        )
+
+
+def _state(pair: Pair, id_: str, name: str, topics: list[str], owners: str, loss: str) -> Finding:
+    """The workers or handlers of a cluster read the messages of a namespace as their own state."""
+    sends, source, target = pair.replicated(name), pair.source.cluster, pair.target.cluster
+    copied = (
+        f"The copy has its policies, its topics and their subscriptions, without messages: {loss}."
+        if not sends
+        else f"Replicated, those of {target} read what those of {source} have written as their own state."
+    )
+    return (blocker if sends else warning)(
+        id_,
+        name,
+        f"{listed(sorted(topics))} on {source}",
+        f"{owners.capitalize()} keep their state in the messages of this namespace. {copied}",
+        f"leave this namespace out by selecting the other namespaces of the tenant; {owners} of {target} create "
+        "their own.",
+    )
+
+
+def _protocols(snapshot: Snapshot) -> set[str]:
+    return {name for value in settings(snapshot, "messagingProtocols").values() for name in names_in(value)}
+
+
+_HANDLER_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Where a Kafka protocol handler keeps the positions of consumer groups, and transactions."""

@@ -11,10 +11,12 @@ from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.changes.clusters import group_path
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, in_broker_conf, number, warning
 from pulsar_fleet.preflight.findings import Finding
 
+_GROUPS = Area.RESOURCE_GROUPS
 _PERSISTENCE = {
     "bookkeeperEnsemble": "managedLedgerMaxEnsembleSize",
     "bookkeeperWriteQuorum": "managedLedgerMaxWriteQuorum",
@@ -179,9 +181,13 @@ def messages_fit(pair: Pair) -> Iterator[Finding]:
 
 
 def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
-    """Without the resource group, or with different limits, the target throttles other rates than the source."""
+    """Without the resource group, or with different limits, the target throttles other rates than the source.
+
+    A namespace that is created with a group that does not exist is accepted (observed, 4.2.4); a setter is refused.
+    """
     source = {state.name: state.limits for state in pair.source.resource_groups}
     target = {state.name: state.limits for state in pair.target.resource_groups}
+    planned = {state.name for state in pair.translated.resource_groups}
     used: dict[str, list[str]] = {}
     for namespace in pair.translated.namespaces:
         if group := namespace.policies.get("resource_group_name"):
@@ -189,7 +195,7 @@ def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
     for group, namespaces in sorted(used.items()):
         path = group_path(group)
         limits = source.get(group, {})
-        if group not in target and group not in source and not pair.target.hides(Area.RESOURCE_GROUPS):
+        if group not in target and group not in source and not pair.target.hides(_GROUPS):
             yield warning(
                 "resource-group-missing",
                 namespaces[0],
@@ -197,6 +203,18 @@ def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
                 "Its limits do not apply there.",
                 f"nothing, if no limit is meant to apply: {pair.source.cluster} does not have it either. Else create "
                 f"it on both clusters; from then on {len(namespaces)} namespaces share its limits on each.",
+            )
+        elif group in source and group not in target | dict.fromkeys(planned) and not pair.target.hides(_GROUPS):
+            yield warning(
+                "resource-group-not-copied",
+                namespaces[0],
+                f"{pair.target.cluster} has no resource group {group!r}, and this plan creates none",
+                f"The limits that {counted(len(namespaces), 'namespace')} shares on {pair.source.cluster} do not apply "
+                f"on {pair.target.cluster}.",
+                f"create the group with the limits of {pair.source.cluster}, if no other namespace of "
+                f"{pair.target.cluster} names it: it limits all that do.",
+                call=call_text(pair.target.cluster, with_body("PUT", path, limits)),
+                values=(limits, None),
             )
         elif group in target and group in source and target[group] != limits:
             yield warning(

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.effective import clusters_of_topic
 from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
 
 
@@ -60,7 +61,7 @@ class ClusterFacts:
     :param addresses: where it is known to answer.
     :param data: what other clusters store to reach it, with placeholders for secrets; None if that is unknown.
     :param version: of a broker that answered; empty if it is unknown.
-    :param bookies: how many it has; None if that is unknown.
+    :param bookies: None if nobody asked for them.
     """
 
     name: str
@@ -71,11 +72,16 @@ class ClusterFacts:
     addresses: frozenset[str] = frozenset()
     data: Mapping[str, Json] | None = None
     version: str = ""
-    bookies: int | None = None
+    bookies: Bookies | None = None
 
     def setting(self, key: str) -> str:
         """A broker's setting, empty if it is not known."""
         return (self.configuration or {}).get(key, "")
+
+    @property
+    def has_bookie_groups(self) -> bool:
+        """Whether its bookies are in groups, so that the affinity of a namespace can leave too few of them."""
+        return bool(self.bookies and self.bookies.groups)
 
     def demands_credentials(self) -> bool:
         """Whether its brokers authenticate clients."""

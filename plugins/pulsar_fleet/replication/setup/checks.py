@@ -111,7 +111,8 @@ def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observ
     source, target = snapshots[link.source], snapshots[link.target]
     translated, _ = translate_snapshot(source, target)
     both = [link.source, link.target]
-    pair = Pair(source, target, _replicating(translated, both))
+    # This plan creates no resource groups.
+    pair = Pair(source, target, _replicating(replace(translated, resource_groups=()), both))
     yield from defects.brokers_have_no_known_defect(replace(pair, source=_replicating(source, both)))
     for check in _SHARED:
         for finding in check(pair):

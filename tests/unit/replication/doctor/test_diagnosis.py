@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
+from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.changes import changes_between
 from pulsar_fleet.replication.doctor.diagnosis import diagnose, state_of
@@ -508,8 +509,9 @@ def with_topic_policies(facts: FleetFacts, policies: TopicPolicies) -> FleetFact
     return on_green(facts, topic_policies={TOPIC: policies})
 
 
-def with_bookies(facts: FleetFacts, count: int | None) -> FleetFacts:
-    return replace(facts, clusters={**facts.clusters, "green": cluster("green", bookies=count)})
+def with_bookies(facts: FleetFacts, count: int | None, groups: dict[str, int] | None = None) -> FleetFacts:
+    green = cluster("green", bookies=Bookies(count=count, groups=groups))
+    return replace(facts, clusters={**facts.clusters, "green": green})
 
 
 def test_what_the_target_refuses_explains_a_replicator_without_a_link() -> None:
@@ -521,6 +523,15 @@ def test_what_the_target_refuses_explains_a_replicator_without_a_link() -> None:
     wide = on_green(unlinked, policies={"persistence": {"bookkeeperEnsemble": 5}})
     assert ids(with_bookies(wide, 1)) == ["bookies-missing"]
     assert ids(with_bookies(wide, 5)) == ids(with_bookies(wide, None)) == ["disconnected-unexplained"]
+
+
+def test_a_group_without_bookies_explains_a_topic_that_cannot_be_created() -> None:
+    """Not where enough bookies are in no group; groups that are not known are no cause."""
+    missing = with_target(fleet(DISCONNECTED), exists=False)
+    fast = on_green(missing, policies={"bookie_affinity": {"bookkeeperAffinityGroupPrimary": "fast"}})
+    assert ids(with_bookies(fast, 1, {"slow": 1})) == ["bookie-group-missing"]
+    for groups in ({"slow": 0}, {"fast": 1}, None):
+        assert ids(with_bookies(fast, 1, groups)) == ["disconnected-unexplained"]
 
 
 def test_a_namespace_that_is_full_explains_a_topic_that_is_missing() -> None:

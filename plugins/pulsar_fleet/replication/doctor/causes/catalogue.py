@@ -231,6 +231,14 @@ _CAUSES = (
         "add bookies to {target}, or set a persistence with fewer bookies there (POST …/persistence).",
     ),
     Cause(
+        "bookie-group-missing",
+        FAULT,
+        "The namespace on the target has a bookie affinity to groups that have too few bookies there.",
+        "The topic can be neither created nor loaded on {target}.",
+        "put bookies of {target} into these groups (pulsar-admin bookies set-bookie-rack --group), only those that no "
+        "namespace of another group needs: its ledgers use them no more.",
+    ),
+    Cause(
         "too-many-topics",
         FAULT,
         "The target lacks the topic, and its namespace has as many topics and partitions as it allows.",

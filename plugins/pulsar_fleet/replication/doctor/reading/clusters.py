@@ -50,7 +50,7 @@ _PROBE_SECONDS = 1.0
 
 
 async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts:
-    """The version and settings of a broker, and the bookies, the data of every peer: 6 calls, and one for each peer."""
+    """The version and settings of a broker, the bookies, and the data of every peer: 7 calls, and one for each peer."""
     own, connection = await admin.cluster_name(), admin.connection
     try:
         answer = await admin.runtime_configuration()
@@ -64,7 +64,7 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
         unread.append(Unread(cluster=own, resource="version of the brokers", reason=str(error)))
         version = ""
     bookies = await read_bookies(admin)
-    if bookies.count is None:
+    if bookies.unread:
         unread.append(Unread(cluster=own, resource="bookies", reason=bookies.unread))
     known = {*_known_addresses(connection)}
     try:
@@ -82,7 +82,7 @@ async def read_cluster(admin: AdminClient, unread: list[Unread]) -> ClusterFacts
         addresses=frozenset(known),
         data=_data(connection),
         version=version,
-        bookies=bookies.count,
+        bookies=bookies,
     )
 
 

@@ -13,7 +13,12 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.replication.doctor.facts import ClusterFacts, FleetFacts, NamespaceFacts, Unread
 from pulsar_fleet.replication.doctor.reading.clusters import locate_peers, read_cluster, try_credentials
-from pulsar_fleet.replication.doctor.reading.namespaces import list_selected, read_namespaces, read_topics
+from pulsar_fleet.replication.doctor.reading.namespaces import (
+    list_selected,
+    read_namespaces,
+    read_topics,
+    with_affinity,
+)
 from pulsar_fleet.replication.doctor.reading.replicators import read_replicators
 from pulsar_fleet.replication.doctor.reading.targets import read_targets
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts
@@ -27,15 +32,16 @@ async def read_fleet(fleet: Fleet, connections: Sequence[ClusterConnection], req
     **Loads every topic of a namespace that replicates**, on the clusters that send, because the broker has statistics
     of loaded topics only; and an unloaded topic replicates nothing.
 
-    Calls for each cluster: 5, one for each peer, tenant and namespace; for each namespace of a tenant that allows
-    another cluster 2, one for each partitioned topic and one pass over `__change_events`; one for each topic of a
-    namespace that sends. For each replicator that is not idle and connected up to 18 more, on both clusters together.
+    Calls for each cluster: 7, one for each peer, tenant and namespace; for each namespace of a tenant that allows
+    another cluster 2, one for its bookie affinity where bookies have groups, one for each partitioned topic and one
+    pass over `__change_events`; one for each topic of a namespace that sends. For each replicator that is not idle and
+    connected up to 18 more, on both clusters together.
 
     :raises Unavailable: a cluster stopped answering while it was read.
     """
     admins, unread = fleet.clusters, list[Unread]()
     clusters = await _clusters(fleet, connections, unread)
-    namespaces = await _namespaces(admins, request, unread)
+    namespaces = await _namespaces(admins, clusters, request, unread)
     rows, subscriptions = await _replicators(admins, namespaces, request)
     listed = {name for facts in namespaces.values() for name in facts.targets}
     by_name = {name: admin.connection for name, admin in admins.items()}
@@ -83,7 +89,7 @@ def _name_of(connection: ClusterConnection, read: Iterable[ClusterFacts]) -> str
 
 
 async def _namespaces(
-    admins: Mapping[str, AdminClient], request: Request, unread: list[Unread]
+    admins: Mapping[str, AdminClient], clusters: Mapping[str, ClusterFacts], request: Request, unread: list[Unread]
 ) -> dict[tuple[str, NamespaceName], NamespaceFacts]:
     names = await list_selected(admins, request.selection, unread)
     documents = await asyncio.gather(*(read_namespaces(admin, own, names, unread) for own, admin in admins.items()))
@@ -94,6 +100,8 @@ async def _namespaces(
     async def with_topics(own: str) -> list[NamespaceFacts]:
         async with TopicPolicyReader(admins[own], None) as reader:
             mine = [facts for (cluster, _), facts in chosen.items() if cluster == own]
+            if clusters[own].has_bookie_groups:
+                mine = await asyncio.gather(*(with_affinity(admins[own], facts, unread) for facts in mine))
             return list(await asyncio.gather(*(read_topics(admins[own], facts, reader, unread) for facts in mine)))
 
     read = await asyncio.gather(*map(with_topics, admins))

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.model import Scope
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.runs.overrides import without_overrides
@@ -18,6 +19,8 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.replication.doctor.facts import NamespaceFacts, TopicPolicies, Unread
 from pulsar_fleet.snapshot.tenants import tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+_AFFINITY = "bookie_affinity"
 
 
 async def list_selected(
@@ -84,6 +87,20 @@ def _with_policies(facts: NamespaceFacts, document: JsonObject) -> NamespaceFact
         excepts_replicators=bool(document.get("is_allow_auto_update_schema_with_replicator", True)),
         migrated=bool(document.get("migrated")),
     )
+
+
+async def with_affinity(admin: AdminClient, facts: NamespaceFacts, unread: list[Unread]) -> NamespaceFacts:
+    """The namespace with its bookie affinity, which its policies do not have: one call."""
+    if not facts.exists:
+        return facts
+    try:
+        affinity = await admin.get(f"/namespaces/{facts.name.path}/{BY_FIELD[_AFFINITY].path}")
+    except NotFound:
+        return facts
+    except FleetError as error:
+        unread.append(_unread(facts, f"bookie affinity of {facts.name}", error))
+        return facts
+    return replace(facts, policies={**facts.policies, _AFFINITY: affinity})
 
 
 async def _tenant(
