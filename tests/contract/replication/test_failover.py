@@ -14,6 +14,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from tests.support.applications import wait_copied
+from tests.support.migration import forget_migrations
 from tests.support.replicated_applications import (
     Application,
     make_topics,
@@ -25,10 +26,12 @@ from tests.support.replication import FOREVER, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
 from pulsar_fleet.replication.clusters import open_clusters
 from pulsar_fleet.replication.failover.forecast import ForecastRow
 from pulsar_fleet.replication.failover.outcome import Agreement, OutcomeRow
@@ -218,6 +221,38 @@ async def test_topics_that_a_list_of_their_own_replicates_are_selected(
     text = forecast_text(none, _addresses(run))
     assert "Nothing was counted: blue replicates no selected topic to green." in text
     assert "Nothing is lost" not in text
+
+
+@pytest.mark.cluster
+async def test_a_migrated_namespace_is_no_failover_and_the_forecast_says_so(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+) -> None:
+    migrated = new_namespace()
+    other = NamespaceName(migrated.tenant, "other")
+    await on_blue.put(f"/tenants/{migrated.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    for name in (migrated, other):
+        await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
+        await on_blue.create_topic(TopicName(name, "events"))
+    await on_green.put(f"/tenants/{migrated.tenant}", {"adminRoles": [], "allowedClusters": ["green"]})
+    await on_green.put_namespace(migrated, {"replication_clusters": ["green"]})
+    await store_redirect(on_blue, "blue", redirect_to(green))
+    await set_flag(on_blue, migrated, migrated=True)
+    reason = f"{migrated} is flagged as migrated on blue: blue redirects its clients to {green.admin_url}"
+    try:
+        for sides in ((blue, green), (green, blue)):
+            for step in (forecast_failover, prepare_target):
+                with pytest.raises(PreconditionFailed, match=re.escape(reason)):
+                    await step(*sides, Selection.parse([str(migrated)]), Run.open("cli/migrated"))
+        both = await forecast_failover(blue, green, Selection.parse([str(migrated), str(other)]), Run.open("cli/both"))
+    finally:
+        await forget_migrations(on_blue)
+    assert [text.startswith(reason) for text in both.unread] == [True]
+    assert [topic.topic for topic in both.topics] == [str(TopicName(other, "events"))]
 
 
 async def test_only_topics_with_a_list_of_their_own_are_verified(

@@ -140,7 +140,7 @@ def test_a_namespace_whose_topic_lists_are_unknown_is_never_nothing_lost() -> No
     text = forecast_text(forecast, addresses)
     assert (forecast.is_complete, "Nothing is lost." in text) == (False, False)
     assert "UNKNOWN      1 of the rows, topics or namespaces" in text
-    assert "! unknown: acme/audit: blue: the topic policies cannot be read: denied. Name the namespace" in text
+    assert "! unknown: acme/audit: blue: the topic policies cannot be read: denied." in text
 
 
 def test_the_text_says_which_cluster_does_not_answer_for_positions() -> None:

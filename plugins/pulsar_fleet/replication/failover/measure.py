@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
@@ -18,7 +18,7 @@ from pulsar_fleet.replication.failover.forecast import Forecast, TopicForecast
 from pulsar_fleet.replication.failover.read import Cluster, TooMany, TopicReader, read_topic
 from pulsar_fleet.replication.failover.topic_copy import Place
 from pulsar_fleet.replication.replicated_namespaces import Sent, read_lists
-from pulsar_fleet.snapshot.resources import read_partition_counts
+from pulsar_fleet.snapshot.resources import read_migration, read_partition_counts
 
 TOPICS_AT_ONCE = 8
 _PROBE_SECONDS = 5.0
@@ -40,9 +40,13 @@ async def cluster_names(origin: ClusterConnection, target: ClusterConnection) ->
 
 
 async def forecast_with_both(origin: ClusterConnection, target: ClusterConnection, selection: Selection) -> Forecast:
-    """The forecast where both clusters answer; a topic that cannot be read is unknown, with the reason."""
+    """The forecast where both clusters answer; a topic that cannot be read is unknown, with the reason.
+
+    :raises PreconditionFailed: a migration ended all selected namespaces on one of them.
+    """
     async with both_clusters(origin, target) as (here, there, reader):
-        sent, unread = await _selected(here.admin, selection, there.name)
+        selected, unread = await _selected(here.admin, selection, there.name)
+        sent, migrated = await _without_migrated((here.admin, there.admin), selected)
         partitions = await _partitions(here.admin, sent)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
 
@@ -51,7 +55,7 @@ async def forecast_with_both(origin: ClusterConnection, target: ClusterConnectio
                 return await _forecast(reader, topic)
 
         topics = await asyncio.gather(*map(forecast, partitions))
-        return _forecast_of(here.name, there.name, selection, topics, unread=unread)
+        return _forecast_of(here.name, there.name, selection, topics, unread=(*unread, *migrated))
 
 
 async def forecast_target_alone(origin: str, target: ClusterConnection, selection: Selection, reason: str) -> Forecast:
@@ -71,6 +75,11 @@ async def forecast_target_alone(origin: str, target: ClusterConnection, selectio
         return _forecast_of(origin, await admin.cluster_name(), selection, topics, reason)
 
 
+_BY_NAME = "Name the namespace itself: then all its topics are counted"
+_NO_FAILOVER = (
+    "Its applications move by that migration, and not by a failover: finish it, or take the namespace out of the "
+    "selection."
+)
 _UNREADABLE = "the cluster that the application leaves does not answer"
 
 
@@ -104,7 +113,20 @@ async def _selected(admin: AdminClient, selection: Selection, target: str) -> tu
     others = [name for name in names if name not in selection.namespaces]
     lists = await read_lists(admin, others, [target])
     named = {name: tuple[TopicName, ...]() for name in names if name in selection.namespaces}
-    return {**lists.sent_to(target), **named}, lists.unknown(target)
+    unknown = (f"{text.rstrip('.')}. {_BY_NAME}" for text in lists.unknown(target))
+    return {**lists.sent_to(target), **named}, tuple(unknown)
+
+
+async def _without_migrated(clusters: Sequence[AdminClient], sent: Sent) -> tuple[Sent, tuple[str, ...]]:
+    """Without the namespaces that a migration ended: their topics do not load. And what is unknown, as texts."""
+    migrated: dict[NamespaceName, str] = {}
+    for admin in clusters:
+        for name in sent.keys() - migrated.keys():
+            if text := await read_migration(admin, name, await admin.namespace(name) or {}):
+                migrated[name] = f"{text}. {_NO_FAILOVER}"
+    if migrated and len(migrated) == len(sent):
+        raise PreconditionFailed(f"{next(iter(migrated.values()))} Nothing has been changed.")
+    return {name: topics for name, topics in sent.items() if name not in migrated}, tuple(migrated.values())
 
 
 async def _namespaces(admin: AdminClient, selection: Selection) -> list[NamespaceName]:

@@ -207,7 +207,7 @@ def _why_lost(row: ForecastRow, forecast: Forecast) -> str:
 
 def _topic_notes(forecast: Forecast) -> Iterator[str]:
     for text in forecast.unread:
-        yield f"  ! unknown: {text.rstrip('.')}. Name the namespace itself: then all its topics are counted"
+        yield f"  ! unknown: {text}"
     for topic in forecast.unread_topics:
         yield f"  ! {topic.topic}: unknown: {topic.unknown}"
     for topic in forecast.topics:

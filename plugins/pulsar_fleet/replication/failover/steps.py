@@ -53,6 +53,7 @@ async def forecast_failover(
     :param selection: without named namespaces, those that replicate to `target`.
     :raises Unavailable: `target` does not answer.
     :raises NotFound: a named tenant or namespace does not exist.
+    :raises PreconditionFailed: a migration ended all selected namespaces on one of them.
     """
     try:
         async with AdminClient(origin, retry_seconds=REACH_SECONDS) as probe:
