@@ -62,13 +62,38 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
 
 
 async def sources_served_in(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """The sources of the shadow topics of a namespace; also those that are missing by now."""
-    partitioned = await admin.partitioned_topics(namespace)
-    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
-    shadows = sorted({*partitioned, *plain})
-    names = {shadow: source_in(await properties_of(admin, shadow)) for shadow in shadows if shadow.persistent}
+    """The sources of the shadow topics of a namespace; also those that are missing by now.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    names = {shadow: source_in(await properties_of(admin, shadow)) for shadow in await topics_in(admin, namespace)}
     sources = {shadow: TopicName.parse(name) for shadow, name in names.items() if name}
     return tuple(source for shadow, source in sources.items() if source.local == shadow.local)
+
+
+async def policies_for_readers(admin: AdminClient, namespace: NamespaceName) -> JsonObject:
+    """The policies of a namespace for readers.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    if (document := await admin.namespace(namespace)) is None:
+        raise NotFound(
+            f"{await admin.cluster_name()} has no namespace {namespace}: correct the name, or serve topics in it with "
+            "serve_read_only first. Nothing has been changed.",
+            cluster=admin.connection.name,
+        )
+    return document
+
+
+async def topics_in(admin: AdminClient, namespace: NamespaceName) -> list[TopicName]:
+    """The persistent topics of a namespace for readers, partitioned ones by their own names.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    await policies_for_readers(admin, namespace)
+    partitioned = await admin.partitioned_topics(namespace)
+    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
+    return sorted(topic for topic in {*partitioned, *plain} if topic.persistent)
 
 
 async def _served(admin: AdminClient, request: Request) -> dict[TopicName, JsonObject]:

@@ -17,7 +17,7 @@ from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store
 from pulsar_fleet.snapshot.resources import is_terminated
 from pulsar_sandbox import Sandbox
 
-DONE, _, USAGE, _, REFUSED = range(5)
+DONE, ERROR, USAGE, _, REFUSED, PARTLY = range(6)
 
 
 async def test_a_topic_is_shown_served_and_taken_away(
@@ -65,6 +65,8 @@ async def test_a_topic_that_a_migration_ended_is_refused_and_its_place_named(
     readers = NamespaceName(source.namespace.tenant, "readers")
     blue, green = shell.sides
     await make_source(on_blue, clusters["blue"], source)
+    command = ("serve-read-only", blue, "--topics", source)
+    assert shell.run(*command, "--namespace", readers, "--yes").state == DONE
     await store_redirect(on_blue, "blue", redirect_to(on_green.connection))
     await set_flag(on_blue, source.namespace, migrated=True)
     async with asyncio.timeout(20):
@@ -72,21 +74,25 @@ async def test_a_topic_that_a_migration_ended_is_refused_and_its_place_named(
             await asyncio.sleep(0.2)
     await on_blue.put(f"/{source.path}/unload")
     try:
-        command = ("serve-read-only", blue, "--topics", source)
-        inside, copy, taken = shell.at_once(
+        forward = ("forward-acknowledgments", blue, "--once", "--yes", "--namespace")
+        inside, copy, forwarded, absent = shell.at_once(
             (*command, "--namespace", readers, "--yes"),
             (*command, "--other-cluster", green, "--yes"),
-            (*command, "--namespace", readers, "--remove", "--dry-run"),
+            (*forward, readers),
+            (*forward, f"{readers}-absent"),
         )
+        taken = shell.run(*command, "--namespace", readers, "--remove", "--yes")
     finally:
         await forget_migrations(on_blue)
     address = on_green.connection.admin_url
     where = f"{source.namespace} is flagged as migrated on blue: blue redirects its clients to {address}"
-    assert (inside.state, copy.state, taken.state) == (REFUSED, REFUSED, DONE)
+    assert (inside.state, copy.state, forwarded.state, absent.state) == (REFUSED, REFUSED, PARTLY, ERROR)
     assert "source-migrated" in inside.out
     assert where in " ".join(inside.out.split())
     assert where in " ".join(copy.err.split())
-    assert await on_blue.namespace(readers) is None
+    assert f"is not forwarded: {where}, and subscriptions" in " ".join(forwarded.out.split())
+    assert f"blue has no namespace {readers}-absent: correct the name" in " ".join(absent.err.split())
+    assert (taken.state, await on_blue.namespace(readers)) == (DONE, None)
 
 
 async def test_a_copy_of_a_terminated_topic_is_refused_before_anything_changes(

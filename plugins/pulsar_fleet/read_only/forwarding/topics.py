@@ -9,9 +9,10 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.read_only.forwarding.request import Request
-from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in
+from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in, topics_in
+from pulsar_fleet.snapshot.resources import read_migration
 
 _EVICTS = "consumer_backlog_eviction"
 
@@ -36,7 +37,7 @@ class Links:
 
 
 async def read_links(admin: AdminClient, request: Request) -> Links:
-    """The links of the namespace. Calls: two for it, and up to six for each topic.
+    """The links of the namespace. Calls: three for it, and up to eight for each topic.
 
     What the cluster refuses for one topic is its problem. A name in `topics` is only wrong where all could be read.
 
@@ -46,7 +47,7 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
     problems: list[str] = []
     unread: list[str] = []
     unknown = set(request.topics)
-    for shadow in await _topics(admin, request.namespace):
+    for shadow in await topics_in(admin, request.namespace):
         try:
             source = await _source(admin, shadow)
             if source is None or (request.topics and not {shadow, source} & set(request.topics)):
@@ -74,12 +75,6 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
     return Links(tuple(links), tuple(problems))
 
 
-async def _topics(admin: AdminClient, namespace: NamespaceName) -> list[TopicName]:
-    partitioned = await admin.partitioned_topics(namespace)
-    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
-    return sorted(topic for topic in {*partitioned, *plain} if topic.persistent)
-
-
 async def _source(admin: AdminClient, shadow: TopicName) -> TopicName | None:
     """The source of a shadow topic; None of another topic, and of one that is being taken away."""
     properties = await properties_of(admin, shadow)
@@ -92,6 +87,11 @@ async def _problem(
 ) -> str:
     if of_source is None:
         return f"{shadow} is not forwarded: its source {source} does not exist; take the shadow topic away."
+    if migration := await read_migration(admin, source.namespace, await admin.namespace(source.namespace) or {}):
+        return (
+            f"{shadow} is not forwarded: {migration}, and subscriptions of {source} go on there; take the shadow topic "
+            "away."
+        )
     if count != of_source:
         return (
             f"{shadow} is not forwarded: it has {count} partitions and {source} has {of_source}; run serve_read_only "

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE, is_infinite
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted
@@ -19,7 +19,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.read_only.checks import check_serving
 from pulsar_fleet.read_only.isolation import recorded_brokers
-from pulsar_fleet.read_only.observe import observe, sources_served_in
+from pulsar_fleet.read_only.observe import observe, policies_for_readers, sources_served_in
 from pulsar_fleet.read_only.plan import READ_ONLY, ReadOnlyPlan, plan_serving
 from pulsar_fleet.read_only.recorded_calls import PROCEDURE, send_recorded
 from pulsar_fleet.read_only.request import Request
@@ -86,9 +86,7 @@ async def follow_sources(admin: AdminClient, namespace: NamespaceName, lag_minut
 
 
 async def _follow(admin: AdminClient, namespace: NamespaceName, lag_minutes: int, run: Run) -> Followed:
-    document = await admin.namespace(namespace)
-    if document is None:
-        raise NotFound(f"{admin.connection.name} has no namespace {namespace}.", cluster=admin.connection.name)
+    document = await policies_for_readers(admin, namespace)
     if READ_ONLY not in (document.get("properties") or {}):
         return Followed(namespace=namespace)
     restored = await _restore_namespace(admin, namespace, document.get("retention_policies"), run)

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.read_only.observe import partitions_of, sources_served_in
@@ -33,8 +33,6 @@ async def freeze_served(
     :raises NotFound: the namespace does not exist.
     :raises PreconditionFailed: no topic is served there.
     """
-    if await admin.namespace(namespace) is None:
-        raise NotFound(f"{admin.connection.name} has no namespace {namespace}.", cluster=admin.connection.name)
     sources = await sources_served_in(admin, namespace)
     if not sources:
         raise PreconditionFailed(
