@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.admin.call import Call, with_body
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import Layer, effective_value, layer_values, parsed_setting
@@ -23,6 +24,7 @@ from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import Snapshot
 
+_QUOTAS = "backLogQuotaMap"
 _DELAY, _ENSEMBLE, _SIZE = "maxDeliveryDelayInMillis", "bookkeeperEnsemble", "maxMessageSize"
 _ENCRYPTION, _BROKERS_ENCRYPTION = "encryption_required", "encryptionRequireOnProducer"
 
@@ -157,7 +159,7 @@ def _ensemble(side: Effective) -> int:
     return int((side.value("persistence") or {}).get(_ENSEMBLE) or 0)
 
 
-def _effective(snapshot: Snapshot) -> dict[str, Effective]:
+def effective_policies(snapshot: Snapshot) -> dict[str, Effective]:
     """Each namespace, and each topic with policies of its own, by name."""
     configuration = snapshot.brokers[0].configuration if snapshot.brokers else {}
     namespaces = {
@@ -190,7 +192,7 @@ def _sent(
 
     :param for_producers: what becomes of a producer's messages; empty where the limit does not hold for them.
     """
-    ours, theirs = _effective(pair.source), _effective(_on_target(pair))
+    ours, theirs = effective_policies(pair.source), effective_policies(_on_target(pair))
     both = {"source": pair.source.cluster, "target": pair.target.cluster}
     for name in sorted(ours.keys() | theirs.keys()):
         namespace = str(TopicName.parse(name).namespace) if "://" in name else name
@@ -410,3 +412,47 @@ TABLE: tuple[Limit, ...] = (
 
 CARRIED = ("maxProducersPerTopic", "maxConsumersPerTopic", "subscriptionTypesEnabled", "schemaValidationEnforced")
 """Limits of a namespace on the target under which replicators connected and sent (observed, 4.2.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetQuota:
+    """A backlog quota of the source that a copy of a topic exceeds.
+
+    :param quota: as it is stored; `call` stores it without a limit.
+    """
+
+    evidence: str
+    quota: JsonObject
+    call: Call
+
+
+def quotas_met_by_copy(source: Effective, topic: TopicName, stored_bytes: int | None) -> Iterator[MetQuota]:
+    """The backlog quotas that a copy of a topic exceeds: its cursor begins at the first stored message, and is backlog.
+
+    So what every subscription has read counts again (observed, 4.2.4): until it is copied, brokers refuse or hold
+    producers, or move that cursor.
+
+    :param stored_bytes: of the topic, or of its largest partition; None if it could not be read.
+    """
+    quotas: JsonObject = source.value(_QUOTAS) or {}
+    size, age = quotas.get("destination_storage") or {}, quotas.get("message_age") or {}
+    limit, seconds = int(size.get("limitSize") or -1), int(age.get("limitTime") or -1)
+    if limit > 0 and (stored_bytes is None or limit <= stored_bytes):
+        stored = "an unknown number of" if stored_bytes is None else f"{stored_bytes:,}"
+        text = f"{stored} bytes are stored, and the quota is {limit:,} bytes"
+        yield _met(source, topic, "destination_storage", size, text)
+    minutes = int((source.value("retentionPolicies") or {}).get("retentionTimeInMinutes") or 0)
+    if seconds > 0 and stored_bytes != 0 and (minutes < 0 or minutes * 60 >= seconds):
+        kept = "for ever" if minutes < 0 else f"for {minutes:,} min"
+        yield _met(source, topic, "message_age", age, f"messages are kept {kept}, and the quota is {seconds:,} s")
+
+
+def _met(source: Effective, topic: TopicName, type_: str, quota: JsonObject, text: str) -> MetQuota:
+    layer = next(layer for layer, value in source.layers(_QUOTAS).items() if (value or {}).get(type_))
+    own = layer in (Layer.LOCAL, Layer.GLOBAL)
+    path = f"/{topic.path}" if own else f"/namespaces/{topic.namespace.path}"
+    params = {"backlogQuotaType": type_, **({"isGlobal": "true"} if layer is Layer.GLOBAL else {})}
+    # Without a policy the default of the brokers counts.
+    unlimited = {"limitSize": -1, "limitTime": -1, "policy": quota.get("policy")}
+    call = with_body("POST", f"{path}/backlogQuota", unlimited, **params)
+    return MetQuota(f"{text}; set by {layer}, policy {quota.get('policy')}", quota, call)

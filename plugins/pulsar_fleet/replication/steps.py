@@ -21,7 +21,13 @@ from pulsar_fleet.preflight.waivers import accept, apply_waivers
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.apply import AppliedStage, Stage
-from pulsar_fleet.replication.setup.checks import Observations, check_replication, notes, topics_with_history
+from pulsar_fleet.replication.setup.checks import (
+    Observations,
+    check_replication,
+    notes,
+    topics_under_quotas,
+    topics_with_history,
+)
 from pulsar_fleet.replication.setup.cluster_data import wrong_addresses
 from pulsar_fleet.replication.setup.departure import (
     cluster_data_in_use,
@@ -36,7 +42,7 @@ from pulsar_fleet.replication.setup.departure import (
     unsent,
 )
 from pulsar_fleet.replication.setup.desired import selected
-from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused
+from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused, stored_bytes
 from pulsar_fleet.replication.setup.links import ConfirmedLinks, StartedLink, confirm_links, copy_history, partitions_of
 from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan, changed_lists
 from pulsar_fleet.replication.setup.stages import plan_replication
@@ -57,7 +63,7 @@ async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicat
     """Read every cluster, check every link, and store the plan with its findings; nothing is changed.
 
     Calls: those of a snapshot of each cluster, and one for its bookies; where a cluster leaves, the statistics of its
-    topics, which loads them; with history, those of topics that exist already.
+    topics, which loads them; with history, those of topics that exist already or are under a backlog quota.
 
     :raises NotFound: a selected namespace or topic exists on no member.
     :raises InvalidRequest: a waiver that matches no blocker.
@@ -83,6 +89,10 @@ async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPla
         never_used={
             name: await never_used(clusters.admins[name], topics)
             for name, topics in topics_with_history(snapshots, planned, request).items()
+        },
+        stored={
+            name: await stored_bytes(clusters.admins[name], topics)
+            for name, topics in topics_under_quotas(snapshots, planned, request).items()
         },
         bookies={name: await read_bookies(clusters.admins[name]) for name in clusters.topology.remaining},
     )

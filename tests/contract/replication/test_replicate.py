@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.support.data_centres import (
     undo,
     wait_sent,
 )
+from tests.support.remedies import calls, send
 from tests.support.replication import know_each_other
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -32,6 +34,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.links.partition_stats import required_stats
+from pulsar_fleet.preflight.findings import Severity
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.stored_plan import read_findings
 from pulsar_fleet.snapshot.collect import collect
@@ -106,6 +109,26 @@ async def test_one_way_copies_the_history_and_nothing_comes_back(
         connections, request_of("blue", receive_only=["green"], namespaces=[str(namespace)]), "again"
     )
     assert again.planned.changes == 0
+
+
+async def test_a_history_that_exceeds_a_quota_of_its_source_is_refused(
+    connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
+) -> None:
+    """Its cursor would be the backlog by which brokers refuse producers; the printed call lifts the quota."""
+    namespace, blue = new_namespace(), admins["blue"]
+    _, audit = (await make_history(connections["blue"], blue, namespace))[0]
+    quota = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
+    await blue.post(f"/{audit.path}/backlogQuota", quota, backlogQuotaType="destination_storage")
+    request = request_of("blue", receive_only=["green"], namespaces=[str(namespace)], history=True)
+    done = await plan(connections, request, "quota")
+    (finding,) = (row for row in read_findings(done.run.artefacts, done.planned) if row.id == "copy-exceeds-quota")
+    assert (finding.severity, finding.resource) == (Severity.BLOCKER, str(audit))
+    assert "copy-exceeds-quota" not in finding_ids(
+        await plan(connections, replace(request, history=False), "without-history")
+    )
+    for _, call in calls(finding.call):
+        await send(blue, call)
+    assert "copy-exceeds-quota" not in finding_ids(await plan(connections, request, "lifted"))
 
 
 async def test_topics_of_applications_with_two_underscores_replicate(

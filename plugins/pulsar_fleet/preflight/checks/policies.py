@@ -159,32 +159,6 @@ def _eviction(pair: Pair, namespace: NamespaceState) -> Iterator[Finding]:
         )
 
 
-def quotas_met_by_copy(quotas: Json, stored_bytes: int, retention: Json) -> Iterator[tuple[str, JsonObject, str]]:
-    """Backlog quotas that a copy of a topic exceeds: its cursor begins at the first stored message, and is backlog.
-
-    So what every subscription has read counts again (observed, 4.2.4). Yields the type of the quota, the quota, and
-    both sides of the comparison.
-
-    :param quotas: in effect for the topic, by their types.
-    :param stored_bytes: of the topic, or of its largest partition.
-    :param retention: in effect for the topic: as long as it lasts, messages may be old.
-    """
-    by_type: JsonObject = quotas or {}
-    size, age = by_type.get("destination_storage") or {}, by_type.get("message_age") or {}
-    limit, seconds = int(size.get("limitSize") or -1), int(age.get("limitTime") or -1)
-    if 0 < limit <= stored_bytes:
-        yield "destination_storage", size, f"{stored_bytes:,} bytes are stored, and the quota is {limit:,} bytes"
-    minutes = int((retention or {}).get("retentionTimeInMinutes") or 0)
-    if seconds > 0 and stored_bytes and (minutes < 0 or minutes * 60 >= seconds):
-        kept = "for ever" if minutes < 0 else f"for {minutes:,} min"
-        yield "message_age", age, f"messages are kept {kept}, and the quota is {seconds:,} s"
-
-
-def unlimited(quota: JsonObject) -> JsonObject:
-    """The quota without a limit; a policy is never 0 or absent, because then that of the brokers counts."""
-    return {"limitSize": -1, "limitTime": -1, "policy": quota.get("policy")}
-
-
 def _setter(pair: Pair, namespace: NamespaceState, path: str, body: Json, **params: str) -> str:
     name = NamespaceName.parse(namespace.name)
     return call_text(pair.source.cluster, with_body("POST", f"/namespaces/{name.path}/{path}", body, **params))

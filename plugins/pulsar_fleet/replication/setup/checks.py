@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,15 +20,15 @@ from pulsar_fleet.preflight.checks import (
     unread,
     versions,
 )
-from pulsar_fleet.preflight.context import Measurements, Pair, Probes, blocker, warning
+from pulsar_fleet.preflight.context import Measurements, Pair, Probes, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers_first
-from pulsar_fleet.preflight.target_limits import TABLE
+from pulsar_fleet.preflight.target_limits import TABLE, Effective, effective_policies, quotas_met_by_copy
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.setup.replicated_positions import stopped_positions
 from pulsar_fleet.replication.topology import Link, Topology
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.model import Snapshot, TopicState
 
 _SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     clusters.configuration_stores_differ,
@@ -70,12 +71,14 @@ class Observations:
     :param wrong_addresses: link → why the cluster data that its source has does not lead to its target.
     :param producers: cluster that leaves → topic → the number of connected producers.
     :param never_used: cluster → topics that another one has too, and that hold nothing and have no client here.
+    :param stored: cluster → topic under a backlog quota → bytes of its largest partition, where they could be read.
     :param bookies: cluster → its bookies.
     """
 
     wrong_addresses: Mapping[Link, str] = field(default_factory=dict)
     producers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     never_used: Mapping[str, Collection[str]] = field(default_factory=dict)
+    stored: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     bookies: Mapping[str, Bookies] = field(default_factory=dict)
 
 
@@ -101,6 +104,7 @@ def check_replication(
             if request.history
             for finding in _copied_twice(link, snapshots, planned, observations)
         ),
+        *_exceeded_quotas(snapshots, planned, request, observations),
     )
     for finding in found:
         findings.setdefault((finding.id, finding.resource), finding)
@@ -200,17 +204,67 @@ def topics_with_history(
     return topics
 
 
+def topics_under_quotas(
+    snapshots: Mapping[str, Snapshot], planned: ReplicationPlan, request: Request
+) -> dict[str, dict[TopicName, int]]:
+    """Cluster → its topics with their partition counts, of which a history is to be copied under a backlog quota."""
+    topics: dict[str, dict[TopicName, int]] = {}
+    for link in planned.topology.links() if request.history else ():
+        source = snapshots[link.source]
+        effective = effective_policies(source)
+        for row in _copied(link, source, planned):
+            topic = TopicName.parse(row.name)
+            # Of an unknown size whatever limit there is is exceeded.
+            if any(quotas_met_by_copy(_policies_of(effective, topic), topic, None)):
+                topics.setdefault(link.source, {})[topic] = row.partitions
+    return topics
+
+
+def _policies_of(effective: Mapping[str, Effective], topic: TopicName) -> Effective:
+    return effective.get(str(topic)) or effective[str(topic.namespace)]
+
+
+def _exceeded_quotas(
+    snapshots: Mapping[str, Snapshot], planned: ReplicationPlan, request: Request, observations: Observations
+) -> Iterator[Finding]:
+    """Backlog quotas of a source that the copy of a history would exceed; one for each place that sets one."""
+    for cluster, limited in topics_under_quotas(snapshots, planned, request).items():
+        effective, named = effective_policies(snapshots[cluster]), set[str]()
+        sizes = observations.stored.get(cluster, {})
+        for topic in limited:
+            for met in quotas_met_by_copy(_policies_of(effective, topic), topic, sizes.get(str(topic))):
+                call = call_text(cluster, met.call)
+                if call in named:
+                    continue
+                named.add(call)
+                yield blocker(
+                    "copy-exceeds-quota",
+                    str(topic),
+                    met.evidence,
+                    f"The replicator's cursor on {cluster} begins at the first stored message, and is backlog: until "
+                    f"it has sent it, {cluster} refuses or holds producers, or moves that cursor, so that messages are "
+                    "never copied.",
+                    f"lift the quota on {cluster} until the history is copied, then store it again; it is "
+                    f"{json.dumps(met.quota)} now.",
+                    call=call,
+                )
+
+
 def _on_both(link: Link, snapshots: Mapping[str, Snapshot], planned: ReplicationPlan) -> Iterator[str]:
+    present = {row.name for row in snapshots[link.target].topics}
+    return (row.name for row in _copied(link, snapshots[link.source], planned) if row.name in present)
+
+
+def _copied(link: Link, source: Snapshot, planned: ReplicationPlan) -> Iterator[TopicState]:
     """Of a link that exists already the history is not copied."""
-    source, present = snapshots[link.source], {row.name for row in snapshots[link.target].topics}
     new = {namespace for namespace, links in planned.new_links.items() if link in links}
     kept, listed = planned.kept_local.get(link.source, ()), {*topics_with_lists(source, planned.namespaces)}
     for row in source.topics:
         topic = TopicName.parse(row.name)
-        if row.name not in present or row.name in kept:
+        if row.name in kept:
             continue
         if link.target not in list_in_effect(source, topic) if topic in listed else str(topic.namespace) in new:
-            yield row.name
+            yield row
 
 
 def _copied_twice(

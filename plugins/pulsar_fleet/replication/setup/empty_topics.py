@@ -1,4 +1,4 @@
-"""Which topics have never stored a message, so that a history that is copied there is not stored twice.
+"""What topics store: nothing, so that a history that is copied there is not stored twice, or how much.
 
 A run that was interrupted has created topics and copied nothing: it must be able to go on.
 """
@@ -38,6 +38,21 @@ async def never_used(admin: AdminClient, topics: Mapping[TopicName, int]) -> fro
         for topic, count in topics.items()
         if all(_is_unused(statistics[one], ledgers[one]) for one in topic.partitions(count))
     )
+
+
+async def stored_bytes(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[str, int]:
+    """Topic → bytes of its largest partition; without those that could not be read. One call for each partition.
+
+    :param topics: topic → partition count, 0 for a plain topic.
+    """
+    statistics = await stats_of(admin, [part for topic, count in topics.items() for part in topic.partitions(count)])
+    parts = {topic: [statistics[part] for part in topic.partitions(count)] for topic, count in topics.items()}
+    read = {topic: [one for one in stats if isinstance(one, TopicStats)] for topic, stats in parts.items()}
+    return {
+        str(topic): max((one.stored_bytes for one in read[topic]), default=0)
+        for topic, stats in parts.items()
+        if len(read[topic]) == len(stats)
+    }
 
 
 async def require_unused(clusters: Clusters, stored: ReplicationPlan) -> None:

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.policies.effective import Layer
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.migration.preflight.copied_policies import copied_in, on_every_side, sides_of, until_ended
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.preflight.checks.policies import quotas_met_by_copy, unlimited
 from pulsar_fleet.preflight.context import written
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.preflight.target_limits import DELAY, LARGEST, LONGEST, LOST, SIZE
+from pulsar_fleet.preflight.target_limits import DELAY, LARGEST, LONGEST, LOST, SIZE, quotas_met_by_copy
 
 _LOST = LOST.format(source="{blue}", target="{green}")
 _DELAY = blocks(
@@ -52,7 +48,6 @@ _RATES = (
 )
 """Topic policy, the cluster on which it limits a copy or its reader, and the keys of messages and bytes."""
 _NOTED_SECONDS = 60
-_QUOTAS = "backLogQuotaMap"
 
 
 def messages_are_accepted(view: View) -> Iterator[Finding]:
@@ -92,7 +87,7 @@ def rates_let_the_copy_end(view: View) -> Iterator[Finding]:
 
 
 def the_copy_fits_the_quotas(view: View) -> Iterator[Finding]:
-    """Backlog quotas of blue that the copy's own cursor would exceed; one finding for each layer that sets one."""
+    """Backlog quotas of blue that the copy's own cursor would exceed; one finding for each place that sets one."""
     blue = sides_of(view)["blue"]
     for facts in copied_in(view):
         stored: dict[TopicName, int] = {}
@@ -100,32 +95,18 @@ def the_copy_fits_the_quotas(view: View) -> Iterator[Finding]:
             stored[part.topic.parent] = max(part.stored_bytes, stored.get(part.topic.parent, 0))
         named: set[str] = set()
         for topic, size in sorted(stored.items(), key=lambda item: -item[1]):
-            retention = blue.value(topic, "retentionPolicies")
-            for type_, quota, text in quotas_met_by_copy(blue.value(topic, _QUOTAS), size, retention):
-                layer = next(layer for layer, value in blue.layers(topic, _QUOTAS).items() if (value or {}).get(type_))
-                call = with_body("POST", _quota_path(topic, layer), unlimited(quota), **_query(type_, layer))
-                if call.text() not in named:
-                    named.add(call.text())
-                    yield _quota_finding(view, topic, quota, f"{text}; set by {layer}", call)
-
-
-def _quota_finding(view: View, topic: TopicName, quota: JsonObject, text: str, call: Call) -> Finding:
-    return _QUOTA.finding(
-        str(topic),
-        f"{text}, policy {quota.get('policy')}",
-        f"lift the quota {until_ended(view)}, or on {view.blue.name} if the run is given up; it is "
-        f"{json.dumps(quota)} now. Or move the namespace with the strategy redirect, which copies nothing.",
-        call=on_every_side(view, written(call)),
-    )
-
-
-def _quota_path(topic: TopicName, layer: Layer) -> str:
-    own = layer in (Layer.LOCAL, Layer.GLOBAL)
-    return f"/{topic.path}/backlogQuota" if own else f"/namespaces/{topic.namespace.path}/backlogQuota"
-
-
-def _query(type_: str, layer: Layer) -> dict[str, Any]:
-    return {"backlogQuotaType": type_, **({"isGlobal": True} if layer is Layer.GLOBAL else {})}
+            for met in quotas_met_by_copy(blue.effective(topic), topic, size):
+                call = written(met.call)
+                if call not in named:
+                    named.add(call)
+                    yield _QUOTA.finding(
+                        str(topic),
+                        met.evidence,
+                        f"lift the quota {until_ended(view)}, or on {view.blue.name} if the run is given up; it is "
+                        f"{json.dumps(met.quota)} now. Or move the namespace with the strategy redirect, which copies "
+                        "nothing.",
+                        call=on_every_side(view, call),
+                    )
 
 
 def _seconds(part: TopicStats, rate: JsonObject, by_messages: str, by_bytes: str) -> float:
