@@ -242,6 +242,15 @@ def same_limit(used: str) -> str:
 
 LONGEST, LARGEST = same_limit("the longest delay in use"), same_limit("the size of the largest message")
 _REFUSED = "it, and what is in it, is not created"
+BOOKIES = Limit(
+    ids=("bookies-missing", "bookies-unknown"),
+    refuses="a ledger on more bookies than it has; the policy is accepted",
+    read="`persistence`, `managedLedgerDefaultEnsembleSize`, the bookies",
+    effect="topics can be neither created nor read, calls about them time out, and replicators never connect",
+    check=bookies.bookies_suffice,
+    exceeded=_bookies,
+    cause="bookies-missing",
+)
 ENCRYPTION = Limit(
     ids=("replicator-not-encrypted",),
     refuses="producers that do not encrypt: replicators, also with messages that are encrypted",
@@ -317,15 +326,7 @@ TABLE: tuple[Limit, ...] = (
         effect="the policy is refused; of a namespace to be created, everything in it",
         check=limits.persistence_fits,
     ),
-    Limit(
-        ids=("bookies-missing", "bookies-unknown"),
-        refuses="a ledger on more bookies than it has; the policy is accepted",
-        read="`persistence`, `managedLedgerDefaultEnsembleSize`, the bookies",
-        effect="topics can be neither created nor read, calls about them time out, and replicators never connect",
-        check=bookies.bookies_suffice,
-        exceeded=_bookies,
-        cause="bookies-missing",
-    ),
+    BOOKIES,
     Limit(
         ids=("bookie-group-missing",),
         refuses="a ledger on bookies of other groups than those of the namespace; the policy is accepted",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.event_exchange import Exchange
-from tests.support.reconciler import Reconciler, held
+from tests.support.reconciler import Reconciler, held, set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -86,6 +86,31 @@ async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
     drift, _ = await keeper.cycle()
     assert drift.left_alone >= 1
     assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+
+
+async def test_reconciliation_writes_no_policy_that_a_cluster_cannot_carry(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+) -> None:
+    """Green accepts them: then its topics cannot be used, or no replicator connects (observed, 4.2.4)."""
+    for admin in (on_blue, on_green):
+        await admin.post(f"/tenants/{shared.tenant}", {"adminRoles": [], "allowedClusters": BOTH})
+        await admin.post(f"/namespaces/{shared.path}/replication", BOTH)
+    keeper = Reconciler.of(shared.tenant, blue, green)
+    await keeper.cycle()
+    before = await held(on_green, shared, ("persistence", "encryption_required"))
+    quorums = {"bookkeeperWriteQuorum": 1, "bookkeeperAckQuorum": 1, "managedLedgerMaxMarkDeleteRate": 0.0}
+    await set_policy(on_blue, shared, "persistence", {"bookkeeperEnsemble": 5, **quorums})
+    await set_policy(on_blue, shared, "encryptionRequired", True)
+    await set_policy(on_blue, shared, "maxProducersPerTopic", 60)
+    drift, _ = await keeper.cycle()
+    assert await held(on_green, shared, ("persistence", "encryption_required")) == before
+    assert drift.left_alone == 2
+    assert await held(on_green, shared, ("max_producers_per_topic",)) == {"max_producers_per_topic": 60}
 
 
 @pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")

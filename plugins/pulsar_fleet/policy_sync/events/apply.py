@@ -131,8 +131,9 @@ async def _apply(participant: Participant, batch: Batch) -> None:
         resolutions,
     )
     plan = await _plan(participant, scan, resolutions, _source_snapshots(participant, batch))
-    clusters, behind = participant.clusters, participant.behind
-    plan, undecided = await leave_incompatible_out(plan, clusters, behind, participant.redactor)
+    plan, undecided = await leave_incompatible_out(
+        plan, participant.clusters, participant.behind, participant.redactor, scan.observed.snapshot
+    )
     applied = await _apply_plan(participant, plan) if plan.changes else PlanResult(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
     before, scan = scan, await _scan(participant, batch)

@@ -1,8 +1,13 @@
-"""Check clusters that a plan adds to the list of a namespace, tenant or topic as onboarding checks them (PIP-433)."""
+"""Leave out of a plan what its cluster accepts and cannot carry.
+
+A cluster that is added to the list of a namespace, tenant or topic is checked as by an onboarding (PIP-433); of the
+policies, those that the table of limits names.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,33 +15,47 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
-from pulsar_fleet.preflight.bookies import read_bookies
+from pulsar_fleet.preflight.bookies import Bookies, read_bookies
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.preflight.schema_probe import probe_schemas
+from pulsar_fleet.preflight.target_limits import BOOKIES, ENCRYPTION, Effective
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 
+log = logging.getLogger(__name__)
+
+_LIST, _PERSISTENCE, _ENCRYPTION = "replication_clusters", "persistence", "encryption_required"
+
 
 async def leave_incompatible_out(
-    plan: Plan, clusters: Mapping[str, AdminClient], behind: Mapping[str, str], redactor: Redactor
+    plan: Plan, clusters: Mapping[str, AdminClient], behind: Mapping[str, str], redactor: Redactor, snapshot: Snapshot
 ) -> tuple[Plan, frozenset[str]]:
-    """The plan without the lists that would begin a replication which cannot work; nothing is written.
+    """The plan without lists that would begin a replication which cannot work, and without `harmful_policies`.
+
+    Nothing is written. Two calls where a plan sets the copies of messages.
 
     For each added cluster the resource is read on both clusters, and the checks of onboarding are made in both
     directions. A cluster that cannot be asked is not added: what is unknown is not compatible.
 
     :param clusters: the clusters of this process that answered, by name; the target of the plan is one of them.
     :param behind: connection of this process → why its cluster did not answer.
+    :param snapshot: the target before the plan.
     :returns: also the names of the resources that a later check may admit, since a cluster does not answer now.
     """
-    reasons: dict[str, str] = {}
+    asks = any(_PERSISTENCE in _written(change) for change in plan.changes)
+    bookies = await read_bookies(clusters[plan.target]) if asks else None
+    if bookies and bookies.count is None:
+        log.warning("how many bookies %s has is unknown, and the plan sets ensembles: %s", plan.target, bookies.unread)
+    reasons = harmful_policies(plan, snapshot, bookies)
     undecided: set[str] = set()
     for change in plan.changes:
         try:
@@ -50,6 +69,45 @@ async def leave_incompatible_out(
     kept = tuple(change for change in plan.changes if change.id not in reasons and change.name not in absent)
     left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
     return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone)), frozenset(undecided)
+
+
+def harmful_policies(plan: Plan, snapshot: Snapshot, bookies: Bookies | None) -> dict[str, str]:
+    """Id of each change by which topics could not be used, or replicators would be refused → why (pure).
+
+    The cluster accepts these policies. What it refuses itself is a failed change, and needs no guard.
+    """
+    documents = {state.name: dict(state.policies) for state in snapshot.namespaces}
+    for change in plan.changes:
+        if change.resource is Resource.POLICY:
+            documents.setdefault(change.name, {})[change.field] = change.after
+        elif change.resource is Resource.NAMESPACE and not change.field:
+            documents[change.name] = dict(change.after or {})
+    reasons: dict[str, str] = {}
+    for change in plan.changes:
+        written, of_topic = _written(change), _is_of_topic(change)
+        name = str(TopicName.parse(change.name).namespace) if of_topic else change.name
+        document = documents.get(name, {})
+        after = Effective(
+            cluster=plan.target,
+            namespace=comparable(document, plan.target),
+            local=written if of_topic else {},
+            configuration=snapshot.brokers[0].configuration if snapshot.brokers else {},
+            bookies=bookies,
+        )
+        replicated = len(document.get(_LIST) or ()) > 1
+        for field, limit in ((_PERSISTENCE, BOOKIES), *([(_ENCRYPTION, ENCRYPTION)] if replicated else [])):
+            if written.get(field) and (exceeded := limit.exceeded(after, after)):
+                reasons[change.id] = f"{limit.ids[0]}: {exceeded.evidence}; {limit.effect}"
+    return reasons
+
+
+def _written(change: Change) -> Mapping[str, Json]:
+    """Policy → the value that a change gives it."""
+    if change.resource is Resource.NAMESPACE and not change.field:
+        return change.after or {}
+    if change.resource is Resource.POLICY:
+        return {change.field: change.after}
+    return {TopicPolicyField.parse(change.field).policy: change.after} if _is_of_topic(change) else {}
 
 
 def added_clusters(change: Change, own: str) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ async def _plans(
         target = Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable)
         others = [scans[other].snapshot for other in authority_first if other != name]
         plan = plan_repair(drift, target, others, source=str(request.authority))
-        plan, _ = await leave_incompatible_out(plan, fleet.clusters, fleet.behind, redactor)
+        plan, _ = await leave_incompatible_out(plan, fleet.clusters, fleet.behind, redactor, scan.snapshot)
         deletions = plan_deletions(drift, target)
         if request.propagate_deletes is PropagateDeletes.APPROVE:
             plan = replace(plan, changes=(*plan.changes, *deletions.changes))
