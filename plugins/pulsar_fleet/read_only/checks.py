@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
+from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import is_set
 from pulsar_fleet.cluster.text import counted, listed
-from pulsar_fleet.preflight.context import blocker, warning
+from pulsar_fleet.preflight.checks.limits import topics_fit
+from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.preflight.target_limits import ENCRYPTION, Effective
 from pulsar_fleet.read_only.brokers.checks import check_brokers
 from pulsar_fleet.read_only.plan import READ_ONLY
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.source_changes import follows_schemas, grows
 from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState, retained_minutes_and_megabytes
+from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicState
 
 _SUBSCRIPTION_ROLES = "subscription_auth_roles"
 _LIMITS = (
@@ -34,6 +39,7 @@ _LIMITS = (
 def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     """Every finding, blockers first."""
     findings = [*_of_namespace(observed, request), *_of_brokers(observed, request), *check_brokers(observed, request)]
+    findings += _of_limits(observed, request)
     for source in observed.sources:
         findings += _of_source(source, request)
         findings += _of_other_shadows(observed, source, request)
@@ -121,6 +127,49 @@ def _of_namespace(observed: Observed, request: Request) -> Iterator[Finding]:
             "A shadow topic would be sent to another cluster a second time.",
             f"set its replication clusters to {observed.cluster} alone.",
         )
+
+
+def _of_limits(observed: Observed, request: Request) -> Iterator[Finding]:
+    """What the table of limits says of the namespace for readers; limits for messages hold for no shadow (observed)."""
+    name, document, own = str(request.namespace), observed.document or {}, observed.cluster
+    after = Effective(cluster=own, namespace=comparable(document, own), configuration=observed.configuration)
+    if limit := ENCRYPTION.exceeded(after, after):
+        by_policy = bool(document.get("encryption_required"))
+        setter = with_body("POST", f"/namespaces/{request.namespace.path}/encryptionRequired", False)
+        yield blocker(
+            ENCRYPTION.ids[0],
+            name,
+            limit.evidence,
+            "The replicator of a shadow topic never connects, and its readers get nothing (observed, 4.2.4).",
+            "do not require encryption in this namespace, in which nobody may produce: what is encrypted stays so."
+            if by_policy
+            else "serve a copy on another cluster whose brokers do not require encryption.",
+            call=call_text(own, setter) if by_policy else "",
+        )
+    for finding in topics_fit(_topics_to_come(observed, request)):
+        missing = observed.document is None
+        remedy = "name fewer topics, or raise maxTopicsPerNamespace of the brokers." if missing else finding.remedy
+        yield replace(finding, remedy=remedy, call="" if missing else finding.call)
+
+
+def _topics_to_come(observed: Observed, request: Request) -> Pair:
+    """The namespace for readers before and after this run."""
+    name = str(request.namespace)
+    shadows = {request.shadow(source.topic): source.partitions for source in observed.sources}
+    before, after = (
+        tuple(TopicState(str(topic), count, {}) for topic, count in topics.items() if count is not None)
+        for topics in (observed.existing, {**observed.existing, **shadows})
+    )
+    snapshot = Snapshot(
+        cluster=observed.cluster,
+        began="",
+        ended="",
+        key_id="",
+        namespaces=(NamespaceState(name, observed.document or {}),),
+        topics=before,
+        brokers=(BrokerState("", "", observed.configuration),),
+    )
+    return Pair(snapshot, snapshot, replace(snapshot, topics=after), kept=frozenset({name}))
 
 
 def _of_other_shadows(observed: Observed, source: SourceState, request: Request) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from pulsar_fleet.read_only.isolation import recorded_brokers
 from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
-from pulsar_fleet.snapshot.resources import read_migration, schema_state
+from pulsar_fleet.snapshot.resources import read_migration, read_partition_counts, schema_state
 
 _RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
 _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
@@ -28,7 +28,7 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 async def observe(admin: AdminClient, request: Request) -> Observed:
     """Read the cluster: one call, one for each broker, up to nine for each topic, and two for each of its partitions.
 
-    If the namespace exists, one or two for each topic in it, and one for each namespace of their sources.
+    If the namespace exists, two, up to three for each topic in it, and one for each namespace of their sources.
 
     With brokers of their own: one call for each of these and two for each topic or partition that serves readers. It
     loads the sources.
@@ -58,6 +58,8 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
             if int(configuration.get(_EXPLICIT_LAC) or 0) <= 0
         ),
         peers=tuple(name for name in await admin.clusters() if name != own),
+        configuration=dict(configurations[0]) if configurations else {},
+        existing=await read_partition_counts(admin, request.namespace) if document and not request.remove else {},
     )
 
 

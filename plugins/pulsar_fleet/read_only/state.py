@@ -99,6 +99,8 @@ class Observed:
     :param others: its topics that this run does not name; read only where the run takes shadow topics away.
     :param without_explicit_lac: brokers that tell readers of an open ledger's last entry only with the next one.
     :param peers: other clusters that are registered here; topics may be replicated to them.
+    :param configuration: the settings of a broker.
+    :param existing: the topics of the read-only namespace with their partition counts, 0 for a topic without.
     """
 
     cluster: str
@@ -111,6 +113,8 @@ class Observed:
     others: tuple[str, ...] = ()
     without_explicit_lac: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
+    configuration: JsonObject = field(default_factory=dict)
+    existing: Mapping[TopicName, int] = field(default_factory=dict)
 
 
 def retained_minutes_and_megabytes(retention: Json) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from tests.support.remedies import calls, send
 from tests.support.shadows import NOTHING_KEPT, STORED, delivered, make_source, publish
 
 from pulsar_fleet.cluster.admin.call import Call
@@ -215,6 +216,26 @@ async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Ser
     assert set(await serving.findings("parts")) == {"partitions-differ", "producing-allowed"}
     await admin.http.call("POST", f"/admin/v2/namespaces/{serving.readers.path}/retention", body=NOTHING_KEPT)
     assert "retention-not-infinite" in await serving.findings("parts")
+
+
+async def test_limits_of_the_namespace_for_readers_are_named_with_their_calls(serving: Serving) -> None:
+    """Under required encryption the link of a shadow topic never connects, and its readers get nothing."""
+    admin, readers = serving.admin, f"/namespaces/{serving.readers.path}"
+    for name in ("events", "more"):
+        await make_source(admin, serving.cluster, serving.topic(name))
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", LONG)
+    await serving.serve("events")
+    await admin.post(f"{readers}/encryptionRequired", True)
+    await admin.post(f"{readers}/maxTopicsPerNamespace", 1)
+    assert set(await serving.findings("events")) == {"replicator-not-encrypted"}
+    findings = await serving.findings("events", "more")
+    assert set(findings) == {"replicator-not-encrypted", "too-many-topics"}
+    for finding in findings.values():
+        for _, call in calls(finding.call):
+            await send(admin, call)
+    assert await serving.findings("events", "more") == {}
+    await serving.serve("events", "more")
+    assert await serving.received("more") == STORED
 
 
 @pytest.mark.cluster
