@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
@@ -27,7 +29,7 @@ from pulsar_fleet.policy_sync.merge.compare import (
     compare,
     namespaces_to_list,
 )
-from pulsar_fleet.policy_sync.merge.fields import SELF, localised, namespace_values, neutral, whole_value
+from pulsar_fleet.policy_sync.merge.fields import SELF, Values, localised, namespace_values, neutral, whole_value
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, PolicyEvents, Provenance
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
@@ -315,6 +317,64 @@ policies:
     assert export(items_of(snapshot("blue", **{PRODUCERS: 5, TTL: 60}), FLEET), tmp_path).written == ()
     export(items_of(snapshot("blue", **{PRODUCERS: 4, TTL: 60}), FLEET), tmp_path)
     assert file.read_text() == text.replace(f"{PRODUCERS}: 5", f"{PRODUCERS}: 4")
+
+
+NAMED = ("a", "b", "c")
+TTL_OF_TOPIC, LIMIT_OF_TOPIC = "messageTTLInSeconds", "maxConsumerPerTopic"
+SHARED = {
+    "an alias": "a: &s {local: {T: 60}}\nb: *s\nc: *s\n",
+    "an alias of a part": "a: {local: &s {T: 60}}\nb: {local: *s}\nc: {local: *s, global: {}}\n",
+    "an alias of a value": "a: {local: {T: &s 60}}\nb: {local: {T: *s}}\nc: {local: {T: *s}}\n",
+    "a merge key": "a: &s {local: {T: 60}}\nb: {<<: *s}\nc:\n  <<: *s\n  global: {}\n",
+    "several merge keys": "a: &s {local: {T: 60}}\nb: &t {<<: *s, global: {}}\nc: {<<: [*t, *s]}\n",
+    "an anchor below an anchor": "a: &s {local: &t {T: 60}}\nb: *s\nc: {local: *t}\n",
+    "an anchor below one that is shared": "a: &s {local: &t {T: 60}}\nb: {local: *t}\nc: *s\n",
+    "an anchor without an alias": "a: &s {local: {T: 60}}\nb: {local: {T: 60}}\nc: {local: {T: 60}}\n",
+}
+
+
+@pytest.mark.parametrize("shared", SHARED)
+@settings(max_examples=30)
+@given(*(st.tuples(*[st.sampled_from(choices)] * 3) for choices in ([None, 60, 120, 7], [None, 5])))
+def test_a_file_with_anchors_gets_the_values_of_the_cluster(
+    tmp_path_factory: pytest.TempPathFactory, shared: str, values: tuple[int | None], limits: tuple[int | None]
+) -> None:
+    folder = tmp_path_factory.mktemp("desired")
+    namespace: dict[Item, Values] = {(Resource.NAMESPACE, "acme/orders"): {}}
+    fields = (f"local/{TTL_OF_TOPIC}", f"local/{LIMIT_OF_TOPIC}")
+    topics: dict[Item, Values] = {
+        (Resource.TOPIC_POLICY, f"persistent://acme/orders/{name}"): {
+            field: value for field, value in zip(fields, pair, strict=True) if value is not None
+        }
+        for name, pair in zip(NAMED, zip(values, limits, strict=True), strict=True)
+    }
+    wanted = namespace | {item: fields for item, fields in topics.items() if fields}
+    file = folder / "acme" / "orders.yaml"
+    file.parent.mkdir()
+    rows = SHARED[shared].replace("T:", f"{TTL_OF_TOPIC}:").splitlines()
+    names = (f"  persistent://acme/orders/{row}" if row[0] in NAMED else f"  {row}" for row in rows)
+    file.write_text("\n".join(["# owned by billing", "namespace: acme/orders", "policies: {}", "topics:", *names, ""]))
+    before = load(folder)
+    exported = export(wanted, folder)
+    assert load(folder) == wanted
+    assert (exported.written == ()) == (before == wanted)
+    assert export(wanted, folder).written == ()
+    assert file.read_text().startswith("# owned by billing\n")
+
+
+def test_what_an_edit_does_not_concern_keeps_its_anchor(tmp_path: Path) -> None:
+    file = tmp_path / "acme" / "orders.yaml"
+    file.parent.mkdir()
+    head = "namespace: acme/orders\npolicies: {}\ntopics:\n"
+    first, *others = (f"  persistent://acme/orders/{name}:" for name in "abcd")
+    local = f"local:\n      {TTL_OF_TOPIC}: 60   # a minute\n"
+    file.write_text(f"{head}{first}\n    {local}{others[0]} &s\n    {local}{others[1]} *s\n{others[2]} *s\n")
+    wanted = load(tmp_path)
+    wanted[Resource.TOPIC_POLICY, "persistent://acme/orders/d"] = {f"local/{TTL_OF_TOPIC}": 120}
+    export(wanted, tmp_path)
+    changed = local.replace("60   #", "120  #")
+    kept = f"{head}{first}\n    {local}{others[0]} &s\n    {local}{others[1]} *s\n"
+    assert file.read_text() == f"{kept}{others[2]}\n    {changed}"
 
 
 @pytest.mark.parametrize(

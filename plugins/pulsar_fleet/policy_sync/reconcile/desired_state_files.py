@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import Comment, CommentedMap, CommentedSeq, Format
 from ruamel.yaml.error import YAMLError
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -188,8 +191,8 @@ def _merged(before: str, document: JsonObject, name: str) -> str:
     yaml.preserve_quotes = True
     if before and same(_shaped(_parsed(before, name), name), _shaped(document, name)):
         return before
-    existing = yaml.load(before) if before else {}
-    _update(existing, document)
+    existing = yaml.load(before) if before else CommentedMap()
+    _update(existing, document, frozenset(node for node, places in _places(existing).items() if places > 1))
     out = io.StringIO()
     yaml.dump(existing, out)
     return out.getvalue()
@@ -201,21 +204,56 @@ def _shaped(document: JsonObject, name: str) -> Json:
     return {" ".join(item): values for item, values in read(document, name).items()}
 
 
-def _update(existing: Any, document: JsonObject) -> None:
-    """Change only differing values, in place: the others keep their comments."""
+def _update(existing: Any, document: JsonObject, shared: frozenset[int]) -> None:
+    """Change only differing values, in place: the others keep their comments.
+
+    :param shared: the nodes that are at several places of the file, by aliases or merge keys: a change at one place
+        must not reach the others, so it gets a copy there.
+    """
     for key in [key for key in existing if key not in document]:
         del existing[key]
     for key, value in document.items():
         old = existing.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            _update(old, value)
-        elif key not in existing or not _equal(old, value):
+        if key in existing and _equal(old, value):
+            continue
+        if isinstance(old, CommentedMap) and isinstance(value, dict):
+            if id(old) in shared or old.merge:
+                existing[key] = old = _copy(old)
+            _update(old, value, shared)
+        else:
             existing[key] = value
+
+
+def _places(node: Any) -> Counter[int]:
+    """Mapping or list, by its identity → at how many places of the file it is; what is below a merge key counts too."""
+    places: Counter[int] = Counter()
+    if isinstance(node, CommentedMap | CommentedSeq):
+        places[id(node)] += 1
+        merged = node.merge if isinstance(node, CommentedMap) else ()
+        for child in (*merged, *(node.values() if isinstance(node, CommentedMap) else node)):
+            places += _places(child)
+    return places
+
+
+def _copy(node: Any) -> Any:
+    """A node that shares nothing with the rest of its file: with its comments, without anchors and merge keys."""
+    if isinstance(node, CommentedMap):
+        copy: Any = CommentedMap((key, _copy(value)) for key, value in node.items())
+    elif isinstance(node, CommentedSeq):
+        copy = CommentedSeq(map(_copy, node))
+    else:
+        return json.loads(json.dumps(node))
+    for attribute in (Comment.attrib, Format.attrib):
+        if hasattr(node, attribute):
+            setattr(copy, attribute, deepcopy(getattr(node, attribute)))
+    return copy
 
 
 def _equal(old: Json, value: Json) -> bool:
     if isinstance(old, list) and isinstance(value, list):
         return sorted(map(json.dumps, old)) == sorted(map(json.dumps, value))
+    if isinstance(old, dict) and isinstance(value, dict):
+        return old.keys() == value.keys() and all(_equal(old[key], value[key]) for key in value)
     return same(old, value)
 
 
