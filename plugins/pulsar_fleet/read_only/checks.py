@@ -263,6 +263,16 @@ def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
             "Nothing new is ever served, and the shadow topic would keep ledgers that nobody else needs.",
             "let readers read the topic itself.",
         )
+    if source.compacted or source.compaction_bytes:
+        threshold = f"its compaction threshold is {source.compaction_bytes:,} bytes"
+        yield warning(
+            "source-compacted",
+            name,
+            "it is compacted" if source.compacted else threshold,
+            "A shadow topic has no compacted messages: readers with readCompacted and table views get what the log of "
+            "the source still has, older values of a key too, and no key whose messages were trimmed.",
+            "let readers with readCompacted and table views read the topic itself.",
+        )
     minutes, megabytes = retained_minutes_and_megabytes(source.retention)
     forecast = _forecast_minutes(minutes, megabytes, source.bytes_per_second)
     if forecast < request.lag_minutes:

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_value
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
+from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.planning.diff import isolation_value, schema_values
 from pulsar_fleet.read_only.brokers.owners import owners_of, read_brokers
 from pulsar_fleet.read_only.isolation import recorded_brokers
@@ -26,7 +27,7 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 
 async def observe(admin: AdminClient, request: Request) -> Observed:
-    """Read the cluster: one call, one for each broker, up to nine for each topic, and two for each of its partitions.
+    """Read the cluster: one call, one for each broker, up to ten for each topic, and two for each of its partitions.
 
     If the namespace exists, two, up to three for each topic in it, and one for each namespace of their sources.
 
@@ -150,6 +151,8 @@ async def _source(
         partitions=partitions,
         shadow_of=source_in(await properties_of(admin, topic)),
         terminated=any("terminatedPosition" in info for info in information),
+        compacted=any(COMPACTION in (info.get("cursors") or {}) for info in information),
+        compaction_bytes=int(await admin.get(f"/{topic.path}/compactionThreshold", applied=True) or 0),
         linked=await shadow_topics_of(admin, topic),
         retention=_least(await _retentions(admin, topic), comparable(document, own), configurations),
         bytes_per_second=sum(float(stats.get("msgThroughputIn") or 0) for stats in statistics),

@@ -19,6 +19,8 @@ class SourceState:
     :param linked: its shadow topics.
     :param retention: in effect on the broker that retains least.
     :param bytes_per_second: what is published now.
+    :param compacted: it was compacted, at least one partition.
+    :param compaction_bytes: the threshold in effect after which it is compacted; 0: it is not by itself.
     :param schemas: its schema versions, oldest first.
     :param schemas_are_numbered: their numbers begin with 0 and have no gap.
     :param stored_bytes: of all partitions.
@@ -30,6 +32,8 @@ class SourceState:
     shadow_of: str = ""
     terminated: bool = False
     migration: str = ""
+    compacted: bool = False
+    compaction_bytes: int = 0
     linked: tuple[str, ...] = ()
     retention: Json = None
     bytes_per_second: float = 0.0

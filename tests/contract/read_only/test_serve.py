@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.results import Served
+from pulsar_fleet.read_only.upkeep.watch import alarms, watch_namespace
 from pulsar_sandbox import Sandbox
 
 LONG = {"retentionTimeInMinutes": 90, "retentionSizeInMB": -1}
@@ -182,6 +185,55 @@ async def test_a_shadow_topic_whose_source_is_gone_is_taken_away(serving: Servin
     await serving.admin.delete(f"/{serving.topic('events').path}", force=True)
     await serving.serve("events", remove=True)
     assert await serving.admin.namespace(serving.readers) is None
+
+
+async def test_a_compacted_source_is_named_before_readers_get_less(serving: Serving) -> None:
+    admin, source, url = serving.admin, serving.topic("events"), serving.cluster.service_url
+    await make_source(admin, serving.cluster, serving.topic("plain"))
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", LONG)
+    await admin.create_topic(source)
+    await asyncio.to_thread(_publish_keys, url, source, range(40))
+    assert set(await serving.findings("events")) == set()
+    await compact(admin, [source])
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", NOTHING_KEPT)
+    await admin.put(f"/{source.path}/unload")
+    async with asyncio.timeout(60):
+        while len((await admin.internal_stats(source))["ledgers"]) > 1:
+            await admin.post(f"/{source.path}/trim")
+            await asyncio.sleep(0.2)
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", LONG)
+    finding = (await serving.findings("events"))["source-compacted"]
+    assert (finding.resource, finding.evidence) == (str(source), "it is compacted")
+    await serving.serve("events")
+    await asyncio.to_thread(_publish_keys, url, source, range(3))
+    served = serving.shadow("events")
+    async with asyncio.timeout(30):
+        while len(await asyncio.to_thread(_compacted_keys, url, served)) < 3:
+            await asyncio.sleep(0.2)
+    assert len(await asyncio.to_thread(_compacted_keys, url, source)) == 10
+    assert len(await asyncio.to_thread(_compacted_keys, url, served)) == 3
+    _, findings = await watch_namespace(admin, serving.readers, 60)
+    assert {found.id for found in findings} == {"source-compacted"}
+    assert alarms(findings) == ()
+    await admin.put(f"/namespaces/{serving.owner.path}/compactionThreshold", 1_000_000)
+    findings_by_id = await serving.findings("plain")
+    assert findings_by_id["source-compacted"].evidence == "its compaction threshold is 1,000,000 bytes"
+
+
+def _publish_keys(service_url: str, topic: TopicName, numbers: range) -> None:
+    with closing(pulsar.Client(service_url)) as client:
+        producer = client.create_producer(str(topic))
+        for number in numbers:
+            producer.send(b"%d" % number, partition_key=f"k{number % 10}")
+
+
+def _compacted_keys(service_url: str, topic: TopicName) -> set[str]:
+    keys: set[str] = set()
+    with closing(pulsar.Client(service_url)) as client:
+        reader = client.create_reader(str(topic), pulsar.MessageId.earliest, is_read_compacted=True)
+        while reader.has_message_available():
+            keys.add(reader.read_next(5000).partition_key())
+    return keys
 
 
 async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Serving) -> None:

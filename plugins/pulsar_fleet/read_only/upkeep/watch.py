@@ -25,6 +25,7 @@ from pulsar_fleet.read_only.upkeep.stopped_links import STOPPED_SECONDS, Link, p
 
 _FOR_THE_LOG = (
     "source-retention-short",
+    "source-compacted",
     "explicit-lac-off",
     "brokers-lost-for-others",
     "role-only-here",
