@@ -18,8 +18,10 @@ from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_p
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.documents import STORE_OF
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.event_store import EventStore
 from pulsar_fleet.ledger.ledger import Ledger
@@ -69,6 +71,20 @@ async def test_every_cluster_compacts_and_keeps_the_events_by_policy(
         policies = await admin.namespace(exchange.request.event_topic.namespace) or {}
         assert policies["compaction_threshold"] == 1_048_576
         assert policies["retention_policies"] == {"retentionTimeInMinutes": 10_080, "retentionSizeInMB": 512}
+
+
+async def test_each_store_names_its_cluster_and_another_one_is_refused(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    namespace = exchange.request.event_topic.namespace
+    for admin, own in ((on_blue, "blue"), (on_green, "green")):
+        assert (await admin.namespace(namespace) or {})["properties"] == {STORE_OF: own}
+    # As a cluster sees it whose store another cluster took part with.
+    await on_green.put(f"/namespaces/{namespace.path}/properties", {STORE_OF: "red"})
+    for connections in (exchange.connections, exchange.connections[1:]):
+        with pytest.raises(InvalidRequest, match=r"^Cluster green shares a configuration store with red, which takes"):
+            await Exchange(connections, exchange.request).run()
+    await Exchange(exchange.connections[:1], exchange.request).run()
 
 
 @pytest.mark.long

@@ -20,6 +20,9 @@ OFFLOAD_DRIVER = "managedLedgerOffloadDriver"
 PROVENANCE_PROPERTIES = ("lastUpdatedBy", "lastUpdatedTime")
 """Properties in which PIP-136 stores who last wrote a namespace, and when; they are provenance, not policies."""
 
+STORE_OF = "pulsar-fleet.store-of"
+"""The property of an event topic's namespace that names the cluster which takes part with this configuration store."""
+
 STRATEGIES = frozenset(
     {"UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"}
     | {"BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"}
@@ -43,8 +46,8 @@ def translate(
     """Convert the document of cluster `source` to one for cluster `target`.
 
     Renames cluster keys and lists, adds the target to its lists, removes clusters that are not in `known_clusters`
-    (None: keeps all), and drops the broker's own state (`deleted`, `migrated`) and the record of what a run overrides.
-    Keeps unknown fields.
+    (None: keeps all), and drops the broker's own state (`deleted`, `migrated`), the record of what a run overrides and
+    the claim of a configuration store. Keeps unknown fields.
     """
     result = {
         field: deepcopy(value)
@@ -56,7 +59,7 @@ def translate(
         if field in KEYED_BY_CLUSTER:
             result[field] = _rename_key(value or {}, source, target)
         elif field == "properties":
-            result[field] = {key: text for key, text in (value or {}).items() if key != OVERRIDES}
+            result[field] = {key: text for key, text in (value or {}).items() if key not in (STORE_OF, OVERRIDES)}
         elif field == "replication_clusters" or (field == "allowed_clusters" and value):
             result[field], missing = translate_clusters(value or (), source, target, known_clusters)
             omitted_clusters.update(missing)
@@ -96,7 +99,7 @@ def normalized(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
     elif policy.kind is Kind.QUOTAS:
         value = quotas(value)
     elif policy.kind is Kind.PROPERTIES:
-        ignored = (*PROVENANCE_PROPERTIES, OVERRIDES)
+        ignored = (*PROVENANCE_PROPERTIES, STORE_OF, OVERRIDES)
         value = {key: text for key, text in (value or {}).items() if key not in ignored}
     elif policy.kind is Kind.GRANTS:
         value = _grants(value)

@@ -22,7 +22,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.fleet.members import Members
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
+from pulsar_fleet.policy_sync.guards.shared_store import claim_store, refuse_claimed_store, refuse_shared_stores
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.policy_sync.merge.scan import scan_cluster
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
@@ -41,13 +41,17 @@ async def prepare(
     Clusters that the topic is already replicated to stay; a cluster that is added to them joins the fleet.
 
     :returns: the names of all clusters that the event topic is replicated to.
-    :raises InvalidRequest: only one cluster was named, and it has no event topic; two clusters share a store.
+    :raises InvalidRequest: only one cluster was named, and it has no event topic; two clusters share a store, of which
+        one may have taken part earlier.
     :raises PreconditionFailed: a part could not be created; the message names it and the cluster.
     """
     selection = Selection(namespaces=frozenset({request.event_topic.namespace}))
     scans = {name: await scan_cluster(admin, selection, redactor, topics=False) for name, admin in clusters.items()}
     snapshots = {name: scan.snapshot for name, scan in scans.items()}
     await refuse_shared_stores(clusters, snapshots)
+    for name, snapshot in snapshots.items():
+        for state in snapshot.namespaces:
+            refuse_claimed_store(name, request.event_topic.namespace, state.policies)
     before = _replicated(snapshots.values())
     fleet = tuple(sorted({*clusters, *before}))
     if len(fleet) < 2:
@@ -64,6 +68,7 @@ async def prepare(
         await _apply(clusters[name], plan.shared(), run, redactor, secrets)
     for name, plan in plans.items():
         await _apply(clusters[name], plan.batch(plan.namespaces()), run, redactor, secrets)
+        await claim_store(clusters[name], name, request.event_topic.namespace)
     for admin in clusters.values():
         for topic in (request.event_topic, request.dead_letters):
             with suppress(Conflict):

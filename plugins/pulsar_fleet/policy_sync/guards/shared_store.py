@@ -10,7 +10,9 @@ from itertools import combinations
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.names import SYSTEM_TENANT
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
+from pulsar_fleet.cluster.policies.documents import STORE_OF
 from pulsar_fleet.preflight.checks.clusters import configuration_stores_differ
 from pulsar_fleet.preflight.context import Pair
 from pulsar_fleet.snapshot.model import Snapshot
@@ -42,6 +44,43 @@ def shared_store(snapshots: Mapping[str, Snapshot]) -> str:
                 "same tenants and namespaces already: name the connection of only one of them."
             )
     return ""
+
+
+async def claim_store(admin: AdminClient, own: str, namespace: NamespaceName) -> None:
+    """Name a cluster in the namespace of the event topic as the one that takes part with its store, if none is named.
+
+    Clusters with one store have one such namespace, so each sees there which of them takes part, whoever else runs.
+    At most three calls; none that writes if the cluster is named already.
+
+    :raises InvalidRequest: another cluster is named.
+    """
+    document = await admin.namespace(namespace) or {}
+    refuse_claimed_store(own, namespace, document)
+    if not claimed_by(document):
+        await admin.put(f"/namespaces/{namespace.path}/properties", {STORE_OF: own})
+        # Another process may have named another cluster meanwhile.
+        refuse_claimed_store(own, namespace, await admin.namespace(namespace) or {})
+
+
+def refuse_claimed_store(own: str, namespace: NamespaceName, document: JsonObject) -> None:
+    """Refuse a cluster whose store another cluster takes part with (pure).
+
+    :param document: the policies of the event topic's namespace on this cluster; empty if it is missing.
+    :raises InvalidRequest: another cluster is named there.
+    """
+    if (other := claimed_by(document)) not in ("", own):
+        raise InvalidRequest(
+            f"Cluster {own} shares a configuration store with {other}, which takes part in these events: the property "
+            f"{STORE_OF} of {namespace} on {own} is {other!r}. What changes on one of the two changes on the other, "
+            "and a list of clusters for one deletes the topics of the other: name the connection of "
+            f"{other} and not that of {own}.",
+            cluster=own,
+        )
+
+
+def claimed_by(document: JsonObject) -> str:
+    """The cluster that takes part with the store of this namespace; empty if none is named (pure)."""
+    return str((document.get("properties") or {}).get(STORE_OF) or "")
 
 
 async def _with_system_tenant(admin: AdminClient, snapshot: Snapshot) -> Snapshot:

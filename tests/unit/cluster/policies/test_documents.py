@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies.documents import body_for_creation, comparable, problems, translate
+from pulsar_fleet.cluster.policies.documents import STORE_OF, body_for_creation, comparable, problems, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets, without_user_info
@@ -63,6 +63,12 @@ def test_who_wrote_a_namespace_last_is_none_of_its_policies() -> None:
     plain = comparable({**UNSET, "properties": {"owner": "us"}}, "blue")
     assert comparable({**UNSET, "properties": {"owner": "us", **stamp}}, "blue") == plain
     assert comparable({**UNSET, "properties": stamp}, "blue") == comparable(UNSET, "blue")
+
+
+def test_which_cluster_takes_part_with_a_store_is_compared_and_copied_nowhere() -> None:
+    claimed = {**UNSET, "properties": {"owner": "us", STORE_OF: "blue"}}
+    assert comparable(claimed, "blue") == comparable({**UNSET, "properties": {"owner": "us"}}, "blue")
+    assert translate(claimed, "blue", "green").document["properties"] == {"owner": "us"}
 
 
 @given(replication=cluster_lists, allowed=cluster_lists, known_clusters=st.sets(names))
