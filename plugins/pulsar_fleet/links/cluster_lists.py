@@ -170,8 +170,9 @@ async def topics_with(blue: AdminClient, cluster: str, topics: Collection[TopicN
 
 async def _listing(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> dict[TopicName, bool]:
     """Of topics with a list of their own, whether it names `cluster`."""
-    lists = {topic: await _own_clusters(blue, topic) for topic in topics}
-    return {topic: cluster in clusters for topic, clusters in lists.items() if clusters}
+    names = list(topics)
+    lists = await asyncio.gather(*(_own_clusters(blue, topic) for topic in names))
+    return {topic: cluster in clusters for topic, clusters in zip(names, lists, strict=True) if clusters}
 
 
 async def begin_replication(
@@ -204,15 +205,15 @@ async def end_replication(
     :param topics: those whose own lists did not have `cluster` before the run; it is removed there too.
     :raises PreconditionFailed: a topic still has a replicator to `cluster`, or cannot be read; the list is shorter.
     """
-    kept = cluster in original
     if topics and await redirects_every_topic(blue):
         topics = ()
-    shorter = [topic for topic in topics if await _change_topic(blue, own, topic, remove=[cluster])]
-    if kept and not shorter:
-        return False
-    removed = not kept and await _change(blue, own, namespace, remove=[cluster])
-    await wait_ended(blue, own, namespace, cluster, only=shorter if kept else ())
-    return removed or bool(shorter)
+    shorter = [await _change_topic(blue, own, topic, remove=[cluster]) for topic in topics]
+    if cluster not in original:
+        shorter.append(await _change(blue, own, namespace, remove=[cluster]))
+        await wait_ended(blue, own, namespace, cluster)
+    elif with_lists := await _listing(blue, cluster, topics):
+        await wait_ended(blue, own, namespace, cluster, only=with_lists)
+    return any(shorter)
 
 
 async def wait_ended(
