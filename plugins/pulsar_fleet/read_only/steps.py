@@ -42,7 +42,7 @@ CONFIRM_SECONDS = 60.0
 async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnlyPlan:
     """Read the cluster, check every topic, and store the plan with its findings; it loads the sources.
 
-    Calls: one for each broker, up to nine for each topic, three for each of its partitions.
+    Calls: one for each broker, up to ten for each topic, three for each of its partitions.
     """
     return plan_for(await observe(admin, request), request, run)
 

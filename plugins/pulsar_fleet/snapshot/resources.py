@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -18,8 +19,6 @@ from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
 from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState, TopicPolicyState
-
-_ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
 
 async def read_namespace(
@@ -139,17 +138,24 @@ async def read_clusters_in_effect(admin: AdminClient, topic: TopicName, *, witho
 async def read_migration(admin: AdminClient, name: NamespaceName, policies: JsonObject) -> str:
     """Which migration ended a namespace with these policies here, and where it is now, as a sentence; empty for none.
 
-    The flag of the namespace or of the whole cluster: one call.
+    The flag of the namespace or of the whole cluster: one call. A role that may not read the redirect sees the flag of
+    the namespace only.
     """
     own = await admin.cluster_name()
-    redirect = without_user_info(await stored_redirect(admin, own) or {})
+    try:
+        redirect, unread = without_user_info(await stored_redirect(admin, own) or {}), False
+    except NotAllowed:
+        redirect, unread = {}, True
     if not (policies.get("migrated") or redirect.get("migrated")):
         return ""
     record, addresses = overrides_in(policies), redirect.get("migratedClusterUrl") or {}
-    address = next((addresses[key] for key in _ADDRESSES if addresses.get(key)), "")
-    where = " at ".join(part for part in (record.replicates_to if record else "", address) if part)
+    # The port may be of a service that the other cluster does not have: some clients need all four addresses.
+    hosts = {urlsplit(str(address)).hostname or "" for address in addresses.values()} - {""}
+    where = " at ".join(part for part in (record.replicates_to if record else "", ", ".join(sorted(hosts))) if part)
     run = f" by the run {record.run}" if record else ""
-    sends = f"redirects its clients to {where}" if address else "has no redirect for its clients"
+    sends = f"redirects its clients to {where}" if hosts else "has no redirect for its clients"
+    if unread:
+        sends = f"redirects its clients to {where or 'a cluster that this role may not read'}"
     return f"{name} is flagged as migrated on {own}{run}: {own} {sends}"
 
 
