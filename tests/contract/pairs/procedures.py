@@ -25,6 +25,7 @@ class Procedure:
     :param words: the command without `--yes` and `--dry-run`.
     :param changes: patterns of the facts that it may change.
     :param live: the application works while it runs.
+    :param migrates: it redirects applications, or their owners repoint them.
     :param repoints: the cluster whose address the application has afterwards, if that is another.
     :param starts: the links that deliver afterwards.
     :param ends: those that it is meant to end.
@@ -36,6 +37,7 @@ class Procedure:
     words: Words
     changes: Sequence[str] = ()
     live: bool = False
+    migrates: bool = False
     repoints: str = ""
     starts: Links = no_links
     ends: Links = no_links
@@ -56,6 +58,7 @@ def migration(strategy: str, *, live: bool = False, repoints: str = "") -> Proce
             "blue n/.*: subscriptions",
         ),
         live=live,
+        migrates=True,
         repoints=repoints,
         twice=20,
     )
