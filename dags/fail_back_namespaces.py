@@ -1,6 +1,6 @@
 """### Move migrated namespaces back from green to blue
 
-1. **Check** — the passed: the drain has ended, no client is connected to blue, its brokers are healthy, the
+1. **Check** — the drain has ended, no client is connected to blue, its brokers are healthy, the
    migration was verified, no other run moves the namespaces; and every gate of a migration from green to blue.
    Nothing has been changed.
 2. **Reopen blue** — its migration flag is cleared; its terminated topics, which can never be written to again, are

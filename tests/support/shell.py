@@ -105,8 +105,9 @@ class Shell:
             out, err = process.communicate()
         return Said(process.returncode, out, err)
 
-    def killed(self, *words: object, after: str) -> None:
-        """Killed as soon as the command says `after` on stderr."""
+    def killed(self, *words: object, after: str) -> str:
+        """Killed as soon as the command says `after` on stderr; returns what stderr had until then."""
+        said = ""
         with subprocess.Popen(
             self.command(*words),
             env=self.environment,
@@ -117,8 +118,11 @@ class Shell:
             text=True,
         ) as process:
             assert process.stderr is not None
-            assert any(after in line for line in process.stderr)
+            while after not in said and (line := process.stderr.readline()):
+                said += line
             process.kill()
+        assert after in said
+        return said
 
     def typed(self, answer: str, *words: object) -> tuple[int, str]:
         """On a terminal, with an answer typed in advance; returns the exit state and what was shown."""

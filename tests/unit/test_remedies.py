@@ -19,7 +19,8 @@ from pulsar_fleet.replication.setup import checks
 TESTS = Path(__file__).parents[1]
 REPOSITORY = TESTS.parent
 _STATES = re.compile(r"\b(verify_\w+|write_\w+|fail_back_namespaces|migrate_namespaces)\b")
-_SETTINGS = re.compile(r"'(\w+)' in the run's configuration|set '(\w+)'")
+_SETTINGS = re.compile(r"(?:set|correct|out of|add it to) '(\w+)'(?: \((--[a-z-]+))?")
+"""The setting of a form, and its option in a terminal."""
 _STRATEGIES = re.compile(r"replicate_then_switch|strategy (\w+)")
 
 
@@ -78,7 +79,9 @@ def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:
     named = {name for text in texts for name in _STATES.findall(text)}
     assert {"verify_copy", "verify_clusters", "verify_messages", "write_report", "fail_back_namespaces"} <= named
     assert named - names == set()
-    settings = {name for pair in _SETTINGS.findall(_remedies()) for name in pair if name}
+    named_settings = set(_SETTINGS.findall(_remedies()))
+    settings = {name for name, _ in named_settings}
+    assert {option for _, option in named_settings} == {f"--{name.replace('_', '-')}" for name in settings}
     forms = "\n".join(path.read_text() for path in (REPOSITORY / "plugins/pulsar_fleet/settings").glob("*.py"))
     assert settings == {"allow_removal", "namespaces"}
     assert all(f'"{name}"' in forms or f"{name}=" in forms for name in settings)

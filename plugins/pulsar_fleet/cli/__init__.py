@@ -107,7 +107,8 @@ def _click(name: str, loaded: object) -> Command:
         group = typer.main.get_group(loaded)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False)
+    # In a table of 80 columns the names of options would be cut.
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name)(loaded)  # type: ignore[type-var]
     return typer.main.get_command(alone)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from pulsar_fleet.cli.interrupts import run_interruptibly
+from pulsar_fleet.cli.runs import begin_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cli.text import applied_text, nothing_text, question
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -99,7 +100,7 @@ def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: boo
 def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
     """Apply and record; an error after the first recorded change is part of the result."""
     run = Run.open(execution.run_id)
-    run.ledger.start_run(run.id, execution.command, execution.conf)
+    begin_run(terminal, run, execution.command, execution.conf)
     recorded_before = len(run.ledger.changes(run.id))
     try:
         with terminal.progress(f"Changing {execution.plan.target}", "changes") as progress:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from pulsar_fleet.cli.interrupts import Interrupted, Interrupts
 from pulsar_fleet.cli.procedure_run import ProcedureRun
+from pulsar_fleet.cli.runs import begin_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
@@ -210,5 +211,5 @@ def _next_migration(terminal: Terminal, migration: Migration) -> Migration | Non
         terminal.say(f"Wave {number} is left: start it with the same clusters and --continues {first} --wave {number}.")
         return None
     conf, run = {**asdict(migration.request), **settings}, Run.open(run_id)
-    run.ledger.start_run(run_id, Migration.NAME, conf)
+    begin_run(terminal, run, Migration.NAME, conf, command="migrate")
     return Migration.of(conf, migration.clusters, run)

@@ -10,7 +10,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, reach
 from pulsar_fleet.cli.interrupts import run_step
 from pulsar_fleet.cli.options import CLUSTER_HELP, Resume, Yes
-from pulsar_fleet.cli.runs import new_run_id, require_approval, resumable_run
+from pulsar_fleet.cli.runs import begin_run, new_run_id, require_approval, resumable_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
@@ -36,7 +36,7 @@ def command_of(procedure: Procedure) -> Callable[..., None]:
     def command(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
         if not conf["dry_run"]:
             require_consent("clusters", yes=yes)
-        run, conf = _resumed(procedure, resume, conf) if resume else _begun(procedure, conf)
+        run, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf)
         document, state = _ProcedureRun(terminal, procedure, run, conf, yes=yes).execute()
         terminal.finish(document, state)
 
@@ -118,13 +118,13 @@ class _ProcedureRun:
         return run_step(self._terminal, name, step())
 
 
-def _begun(procedure: Procedure, conf: JsonObject) -> tuple[Run, JsonObject]:
+def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject) -> tuple[Run, JsonObject]:
     if missing := [name for name in procedure.clusters if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     with usage_errors():
         procedure.validate(conf)
     run = Run.open(new_run_id(procedure.name.replace("_", "-")))
-    run.ledger.start_run(run.id, procedure.name, conf)
+    begin_run(terminal, run, procedure.name, conf)
     return run, conf
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_fleet.cli.clusters import named_cluster
 from pulsar_fleet.cli.replication_run import ReplicationRun
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
@@ -24,7 +24,7 @@ def serve_copy(
         [named_cluster(request.target, Side.TARGET)],
         [],
     ]
-    with recorded_run(new_run_id("serve-read-only"), PROCEDURE, conf) as run:
+    with recorded_run(terminal, "serve-read-only", PROCEDURE, conf) as run:
 
         async def check(clusters: Clusters) -> list[str]:
             return await check_copy(clusters.admins[clusters.topology.members[0]], _target(clusters), request)

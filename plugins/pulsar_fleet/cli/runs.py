@@ -17,7 +17,7 @@ from pulsar_fleet.cli.text import compared_line
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
@@ -44,17 +44,27 @@ def new_run_id(command: str) -> str:
     return f"cli/{command}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
+def begin_run(terminal: Terminal, run: Run, procedure: str, conf: JsonObject, *, command: str = "") -> None:
+    """Record that a run begins, and print its id: a process that is killed prints nothing any more.
+
+    :param command: continues the run with --resume; empty if none does.
+    """
+    run.ledger.start_run(run.id, procedure, conf)
+    continued = f" Should this process die: {command_line(command, '--resume', run.id)}" if command else ""
+    terminal.note(f"Run {run.id}.{continued}")
+
+
 @contextmanager
-def recorded_run(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
-    """The records of a run; the ledger stores the request and whether the block succeeded."""
-    run = Run.open(run_id)
-    run.ledger.start_run(run_id, command, conf)
+def recorded_run(terminal: Terminal, command: str, procedure: str, conf: JsonObject) -> Iterator[Run]:
+    """The records of a new run of a command; the ledger stores the request and whether the block succeeded."""
+    run = Run.open(new_run_id(command))
+    begin_run(terminal, run, procedure, conf)
     try:
         yield run
     except BaseException:
-        run.ledger.finish_run(run_id, "failed")
+        run.ledger.finish_run(run.id, "failed")
         raise
-    run.ledger.finish_run(run_id, "succeeded")
+    run.ledger.finish_run(run.id, "succeeded")
 
 
 def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, JsonObject]:

@@ -112,7 +112,7 @@ def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
     """The namespaces of a configuration, in order and without duplicates; an invalid name raises `InvalidRequest`."""
     if not texts:
         raise InvalidRequest(
-            "The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"]."
+            "The run names no namespace: set 'namespaces' (--namespaces), for example [\"acme/orders\"]."
         )
     return tuple(dict.fromkeys(NamespaceName.parse(text) for text in texts))
 

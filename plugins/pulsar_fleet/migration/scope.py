@@ -68,9 +68,7 @@ def select_namespaces(
     chosen = tuple(name for name in ordered if selection.has(name) and not is_system(name))
     if not chosen:
         what = listed(selection.texts()) if selection.texts() else ALL
-        raise InvalidRequest(
-            f"{what!r} selects no namespace on {cluster}: correct 'namespaces' in the run's configuration."
-        )
+        raise InvalidRequest(f"{what!r} selects no namespace on {cluster}: correct 'namespaces' (--namespaces).")
     return chosen
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted, duration, listed
+from pulsar_fleet.cluster.text import command_line, counted, duration, listed
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedVerdict
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
@@ -24,6 +24,7 @@ from pulsar_fleet.migration.artefacts import (
     WAVES,
 )
 from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
+from pulsar_fleet.migration.procedure import Failback
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
@@ -47,7 +48,7 @@ def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject |
     return Report(
         outcome=_outcome(phases, failed),
         headline=headline,
-        to_do=(*(failure_to_do(failed) if failed else ()), *_next_steps(moves, phases)),
+        to_do=(*(failure_to_do(failed) if failed else ()), *_next_steps(run, moves, phases)),
         body=texts(state, approval_text(approval), _newest_phases(phases), _reversible(phases)),
         details=sections(
             [
@@ -273,13 +274,18 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
         for entry in newest.values()
         if isinstance(entry.detail, dict) and "text" in entry.detail
     ]
-    return "\n".join(["**Still reversible.**", "", *lines]) if lines else ""
+    return "\n".join(["**What can still be undone**", "", *lines]) if lines else ""
 
 
-def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> tuple[str, ...]:
+def _next_steps(run: Run, moves: Moves | None, phases: Sequence[RecordedPhase]) -> tuple[str, ...]:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ()
-    namespaces = "".join(f" --namespaces {move.namespace}" for move in moves.moves)
+    recorded = run.ledger.run(run.id)
+    conf = recorded.conf if recorded else {}
+    # In a failback the cluster that is left is the setting `green`.
+    left = conf.get("green" if recorded and recorded.procedure == Failback.NAME else "blue") or moves.blue
+    namespaces = (word for move in moves.moves for word in ("--namespaces", move.namespace))
+    restore = command_line("restore", left, "--delete-inactive-topics", *namespaces)
     redirecting = [move for move in moves.moves if move.strategy.redirects]
     first = (
         f"configure the applications with {moves.green}; {moves.blue} redirects clients until then: leave it running."
@@ -290,7 +296,5 @@ def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> tuple[s
         first,
         f"restart consumers that subscribe by pattern against {moves.green}: until then they do not find topics that "
         "are created from now on.",
-        f"then restore the policies of {moves.blue}, which deletes no inactive topic of these namespaces: "
-        f"`pulsar-fleet restore {moves.blue} --delete-inactive-topics{namespaces}`, with its connection's name or "
-        f"its URL in the place of {moves.blue} where these differ.",
+        f"then restore the policies of {moves.blue}, which deletes no inactive topic of these namespaces: `{restore}`.",
     )

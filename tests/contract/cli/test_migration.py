@@ -97,8 +97,9 @@ async def test_a_killed_migration_is_resumed_to_its_end(
 ) -> None:
     before = await settings(on_blue, moving)
     options = ("--namespaces", moving, "--yes", "--json", "--delete-inactive-topics-on-blue")
-    shell.killed("migrate", *shell.sides, *options, after="start_replication")
+    said = shell.killed("migrate", *shell.sides, *options, after="start_replication")
     (running,) = Ledger.open().migrations()
+    assert f"pulsar-fleet migrate --resume {running.run_id}\n" in said
     resumed = shell.run("migrate", "--resume", running.run_id, "--yes", "--json")
     assert resumed.state == DONE, resumed.err
     names = [step["step"] for step in result(resumed)["steps"]]

@@ -63,7 +63,9 @@ async def test_a_migration_and_its_failback_name_the_clusters(
     assert (absent.state, moved.state, early.state) == (ERROR, DONE, REFUSED), moved.err
     assert [line for said in (absent, moved, early, back) for line in lines_with_roles(said.out + said.err)] == []
     assert [line for path in shell.folder.rglob("*.md") for line in lines_with_roles(path.read_text())] == []
-    assert command_lines(moved.out) == [f"pulsar-fleet restore east --delete-inactive-topics --namespaces {live}"]
+    restore = f"pulsar-fleet restore {east.admin_url} --delete-inactive-topics --namespaces {live}"
+    assert command_lines(moved.out) == [restore]
+    assert (await asyncio.to_thread(shell.run, *restore.split()[1:], "--dry-run")).state == DONE
 
 
 async def command(shell: Shell, name: str, live: NamespaceName, *more: str) -> Said:

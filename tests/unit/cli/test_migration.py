@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.request import DEFAULTS, MigrationRequest
 
+TERMINAL: Any = SimpleNamespace(note=lambda _: None)
 BLUE, GREEN = "http://blue:8080", "http://green:8080"
 
 
@@ -34,28 +36,28 @@ def configured(**changed: Any) -> dict[str, Any]:
 )
 def test_an_invalid_argument_is_refused(records: Path, changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        _procedure(Migration, "migrate", configured(**changed), None, yes=True)
+        _procedure(TERMINAL, Migration, "migrate", configured(**changed), None, yes=True)
 
 
 def test_a_resumed_run_takes_no_other_setting(records: Path) -> None:
     with pytest.raises(UsageError, match="--resume uses the recorded clusters and settings"):
-        _procedure(Migration, "migrate", configured(), "cli/migrate-1", yes=True)
+        _procedure(TERMINAL, Migration, "migrate", configured(), "cli/migrate-1", yes=True)
 
 
 def test_a_run_that_cannot_be_resumed_is_refused(records: Path) -> None:
     resuming = configured(blue=None, green=None, namespaces=[])
     with pytest.raises(NotFound, match="no run 'cli/nowhere'"):
-        _procedure(Migration, "migrate", resuming, "cli/nowhere", yes=True)
+        _procedure(TERMINAL, Migration, "migrate", resuming, "cli/nowhere", yes=True)
     ledger = Ledger.open()
     ledger.start_run("cli/migrate-1", "migrate_namespaces", {})
     with pytest.raises(UsageError, match="not a run of fail_back_namespaces"):
-        _procedure(Failback, "fail-back", resuming, "cli/migrate-1", yes=True)
+        _procedure(TERMINAL, Failback, "fail-back", resuming, "cli/migrate-1", yes=True)
     ledger.finish_run("cli/migrate-1", "succeeded")
     with pytest.raises(PreconditionFailed, match=r"has ended \(succeeded\)"):
-        _procedure(Migration, "migrate", resuming, "cli/migrate-1", yes=True)
+        _procedure(TERMINAL, Migration, "migrate", resuming, "cli/migrate-1", yes=True)
     ledger.start_run("migrate_namespaces/manual__1", "migrate_namespaces", {})
     with pytest.raises(PreconditionFailed, match="belongs to Airflow"):
-        _procedure(Migration, "migrate", resuming, "migrate_namespaces/manual__1", yes=True)
+        _procedure(TERMINAL, Migration, "migrate", resuming, "migrate_namespaces/manual__1", yes=True)
 
 
 def test_settings_that_are_not_configured_have_their_defaults() -> None:

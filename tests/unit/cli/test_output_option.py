@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from pulsar_fleet.cli import MODULES, all_commands
+from pulsar_fleet.cli import MODULES, all_commands, app
+from pulsar_fleet.ledger.ledger import Ledger
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
@@ -32,7 +34,8 @@ BY_MODE = {"reconcile", "doctor"}
 
 
 def options(path: str) -> set[str]:
-    return {name for parameter in COMMANDS[path].params for name in parameter.opts}
+    declared = ((*parameter.opts, *parameter.secondary_opts) for parameter in COMMANDS[path].params)
+    return {name for names in declared for name in names if name.startswith("--")}
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -55,6 +58,19 @@ def test_the_output_is_what_was_asked_for(words: list[str], records: Path) -> No
         assert json.loads(done.stdout) == {"state": "done", "runs": [], "next": []}
     else:
         assert "{" not in done.stdout
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_help_has_each_option_whole_on_80_columns(path: str) -> None:
+    shown = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
+    assert {name for name in options(path) if name not in shown} == set()
+
+
+def test_a_command_says_at_its_start_by_which_name_its_run_is_recorded(records: Path) -> None:
+    words = [sys.executable, "-m", "pulsar_fleet.cli", "snapshot", "http://127.0.0.1:9"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    (recorded,) = Ledger.open().newest_runs(2)
+    assert done.stderr.startswith(f"Run {recorded.run_id}.\n")
 
 
 def test_another_output_is_refused(records: Path) -> None:

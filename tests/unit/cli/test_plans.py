@@ -71,7 +71,7 @@ def test_a_run_is_undone_when_all_its_changes_are(
         return SimpleNamespace(counts={outcome.value: 1}, problems=())
 
     monkeypatch.setattr(execute, "_step", step)
-    terminal: Any = SimpleNamespace(progress=lambda *_: nullcontext())
+    terminal: Any = SimpleNamespace(progress=lambda *_: nullcontext(), note=lambda _: None)
     work = PlanExecution(
         run_id="cli/undo-1", command="undo", plan=PLAN, source=GREEN, target=GREEN, conf={}, undoes="cli/apply-1"
     )

@@ -66,7 +66,7 @@ def test_a_weekly_window_belongs_to_the_day_on_which_it_begins(now: str, granted
             [],
             "2026-12-31T23:00",
             "Wave 2 waits: no change window is open (2026-01-01T00:00/2026-01-02T00:00); none opens within 14 days: "
-            "correct the windows in the run's configuration.",
+            "correct 'change_windows' (--change-windows).",
         ),
     ],
 )

@@ -12,7 +12,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import CLUSTER_HELP, Yes
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -50,7 +50,7 @@ def forward_acknowledgments(
     if not yes and not terminal.confirm(f"Acknowledge on the sources of {namespace} on {cluster}?"):
         raise PreconditionFailed("The forwarding was not approved. Nothing has been changed.")
     connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
-    with recorded_run(new_run_id("forward-acknowledgments"), PROCEDURE, conf) as run:
+    with recorded_run(terminal, "forward-acknowledgments", PROCEDURE, conf) as run:
         result = run_interruptibly((_once if once else _follow)(terminal, connection, request))
     if result is None:
         terminal.finish({"run": run.id}, ExitState.PARTLY)

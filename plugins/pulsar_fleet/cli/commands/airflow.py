@@ -13,7 +13,7 @@ import pulsar_fleet
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import NotFound
 
-airflow = typer.Typer(no_args_is_help=True, help="The DAGs of this package, for an Airflow.")
+airflow = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The DAGs of this package, for an Airflow.")
 _ONE = "onboard_cluster.py"
 _BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 

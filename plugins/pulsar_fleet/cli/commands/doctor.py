@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Yes
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -53,7 +53,7 @@ def _run(
     listed = "\n".join(call.text() for call in calls)
     if ask and not terminal.confirm(f"{listed}\nSend {counted(len(calls), 'call')}?"):
         raise PreconditionFailed("The remedy was not approved. Nothing has been changed.")
-    with recorded_run(new_run_id("doctor"), "doctor", conf) as run:
+    with recorded_run(terminal, "doctor", "doctor", conf) as run:
         result: RemedyResult = run_interruptibly(heal(connections, examination, request, run))
     terminal.say(result.text())
     return {**examination.to_json(), "run": run.id, "remedy": result.to_json()}, _state(result.after)

@@ -9,7 +9,7 @@ import typer
 from pulsar_fleet.cli.clusters import ReachedCluster, named_cluster, parse_selection, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, DryRun, Select, Yes
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
@@ -53,7 +53,7 @@ def forecast_failover(origin: Origin, target: Target, select: Select = None, as_
         sides, selection = _sides(origin, target), parse_selection(select or ())
         conf: JsonObject = {"origin": origin, "target": target, "selection": list(selection.texts())}
         status = terminal.status(f"Reading {sides[0].name} and {sides[1].name}")
-        with recorded_run(new_run_id("forecast-failover"), "forecast_failover", conf) as run, status:
+        with recorded_run(terminal, "forecast-failover", "forecast_failover", conf) as run, status:
             first, second = run_interruptibly(_reach_both(*sides))
             forecast = run_interruptibly(steps.forecast_failover(first, second, selection, run))
     addresses = Addresses(origin=origin, target=target, run=run.id)
@@ -83,7 +83,7 @@ def prepare_failover(
         if not yes and not terminal.confirm(f"Create the subscriptions that {target} lacks?"):
             raise PreconditionFailed("Nothing has been changed.")
         status = terminal.status(f"Preparing {sides[1].name}")
-        with recorded_run(new_run_id("prepare-failover"), "prepare_failover", conf) as run, status:
+        with recorded_run(terminal, "prepare-failover", "prepare_failover", conf) as run, status:
             first, second = run_interruptibly(_reach_both(*sides))
             prepared, forecast = run_interruptibly(steps.prepare_target(first, second, selection, run))
     addresses = Addresses(origin=origin, target=target, run=run.id)

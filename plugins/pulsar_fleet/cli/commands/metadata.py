@@ -14,7 +14,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Yes
-from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
+from pulsar_fleet.cli.runs import approve_deletions, recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -48,7 +48,7 @@ def sync_metadata(
     require_consent("clusters", yes=yes)
     if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
         raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
-    with recorded_run(new_run_id("sync-metadata"), "sync_metadata", conf) as run:
+    with recorded_run(terminal, "sync-metadata", "sync_metadata", conf) as run:
         if follow:
             document, state = run_interruptibly(_follow(terminal, sides, request, run))
         else:

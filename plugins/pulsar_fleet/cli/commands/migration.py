@@ -8,7 +8,7 @@ from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.migration_run import run_failback, run_migration
 from pulsar_fleet.cli.options import Resume, Yes
-from pulsar_fleet.cli.runs import new_run_id, resumable_run
+from pulsar_fleet.cli.runs import begin_run, new_run_id, resumable_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.json import JsonObject
@@ -29,16 +29,18 @@ _CLUSTERS = {"blue": f"The old cluster: {_ID}", "green": f"The new cluster: {_ID
 @with_settings(SETTINGS, arguments=_CLUSTERS, required=False)
 def migrate(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
     """Move namespaces from blue to green. Ctrl-C stops safely; --resume continues, also after a crash."""
-    run_migration(terminal, _procedure(Migration, "migrate", conf, resume, yes=yes), yes=yes)
+    run_migration(terminal, _procedure(terminal, Migration, "migrate", conf, resume, yes=yes), yes=yes)
 
 
 @with_settings(FAILBACK_SETTINGS, arguments=_CLUSTERS, required=False)
 def fail_back(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
     """Move migrated namespaces back from green to blue. Ctrl-C stops safely; --resume continues."""
-    run_failback(terminal, _procedure(Failback, "fail-back", conf, resume, yes=yes), yes=yes)
+    run_failback(terminal, _procedure(terminal, Failback, "fail-back", conf, resume, yes=yes), yes=yes)
 
 
-def _procedure(kind: type[Kind], command: str, conf: JsonObject, resume: str | None, *, yes: bool) -> Kind:
+def _procedure(
+    terminal: Terminal, kind: type[Kind], command: str, conf: JsonObject, resume: str | None, *, yes: bool
+) -> Kind:
     """The run of the command line, which is recorded: a new one, or with --resume that of an earlier attempt."""
     if not conf["dry_run"]:
         require_consent("two clusters", yes=yes)
@@ -52,7 +54,7 @@ def _procedure(kind: type[Kind], command: str, conf: JsonObject, resume: str | N
         kind.validate(conf)
     sides = run_interruptibly(_sides(conf, None))
     run = Run.open(new_run_id(command), this_process())
-    run.ledger.start_run(run.id, kind.NAME, conf)
+    begin_run(terminal, run, kind.NAME, conf, command=command)
     return kind.of(conf, sides, run)
 
 

@@ -6,7 +6,7 @@ from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_two
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.onboarding_run import OnboardingRun
 from pulsar_fleet.cli.options import SOURCE_HELP, TARGET_HELP, Resume, Yes
-from pulsar_fleet.cli.runs import new_run_id, resumable_run
+from pulsar_fleet.cli.runs import begin_run, new_run_id, resumable_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.json import JsonObject
@@ -23,20 +23,20 @@ def onboard(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Ye
     if not conf["dry_run"]:
         require_consent("a cluster", yes=yes)
     conf["selection"] = list(parse_selection(conf["selection"]).texts())
-    run, conf = _resumed(resume, conf) if resume else _begun(conf)
+    run, conf = _resumed(resume, conf) if resume else _begun(terminal, conf)
     sides = named_cluster(conf["source"], Side.SOURCE), named_cluster(conf["target"], Side.TARGET)
     ours, theirs = run_interruptibly(reach_two(*sides))
     document, state = OnboardingRun(terminal, run, conf, yes=yes).execute(ours.connection, theirs.connection)
     terminal.finish(document, state)
 
 
-def _begun(conf: JsonObject) -> tuple[Run, JsonObject]:
+def _begun(terminal: Terminal, conf: JsonObject) -> tuple[Run, JsonObject]:
     if not (conf["source"] and conf["target"]):
         raise UsageError("Name two clusters: pulsar-fleet onboard SOURCE TARGET.")
     with usage_errors():
         parse_waivers(conf["waivers"])
     run = Run.open(new_run_id("onboard"))
-    run.ledger.start_run(run.id, PROCEDURE, conf)
+    begin_run(terminal, run, PROCEDURE, conf, command="onboard")
     return run, conf
 
 

@@ -15,7 +15,7 @@ from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target, Waivers, waiver_documents
 from pulsar_fleet.cli.plan_file import PlanFile
-from pulsar_fleet.cli.runs import PlannedPair, new_run_id, plan_pair, recorded_run
+from pulsar_fleet.cli.runs import PlannedPair, plan_pair, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
 from pulsar_fleet.cluster.json import JsonObject
@@ -50,7 +50,7 @@ def snapshot(
         began = time.monotonic()
         conf: JsonObject = {"cluster": cluster, "selection": list(selection.texts()), "out": out, "name": name}
         with (
-            recorded_run(new_run_id("snapshot"), "snapshot", conf) as run,
+            recorded_run(terminal, "snapshot", "snapshot", conf) as run,
             terminal.status(f"Reading {connection.name}"),
         ):
             store = Artefacts.open(out if "://" in out else str(Path(out).absolute())) if out else run.artefacts
@@ -80,7 +80,7 @@ def diff(
         sides = cluster_or_snapshot(first, Side.SOURCE), cluster_or_snapshot(second, Side.TARGET)
         selection = parse_selection(select) if select else None
         conf: JsonObject = {"first": first, "second": second, "selection": select}
-        with recorded_run(new_run_id("diff"), "diff", conf) as run, terminal.status(f"Reading {first} and {second}"):
+        with recorded_run(terminal, "diff", "diff", conf) as run, terminal.status(f"Reading {first} and {second}"):
             ours, theirs = run_interruptibly(read_two(sides, selection, run))
         require_comparable(ours, theirs)
         aligned = align(ours, theirs)
@@ -202,7 +202,7 @@ def _plan_two(
         "lag_hours": lag_hours,
         "waivers": documents,
     }
-    with recorded_run(new_run_id(command), command, conf) as run, terminal.status(f"Reading {source} and {target}"):
+    with recorded_run(terminal, command, command, conf) as run, terminal.status(f"Reading {source} and {target}"):
 
         async def read() -> PlannedPair:
             ours, theirs = await reach_two(*sides)

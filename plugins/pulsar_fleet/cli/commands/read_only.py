@@ -9,7 +9,7 @@ from pulsar_fleet.cli.clusters import named_cluster, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly, run_step
 from pulsar_fleet.cli.options import CLUSTER_HELP, Yes
 from pulsar_fleet.cli.read_only_copy import serve_copy
-from pulsar_fleet.cli.runs import new_run_id, recorded_run, require_approval
+from pulsar_fleet.cli.runs import recorded_run, require_approval
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cli.text import findings_text
@@ -41,7 +41,7 @@ def serve_read_only(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> N
         document, state = serve_copy(terminal, request, conf, yes=yes, dry_run=dry_run)
     else:
         connection = run_interruptibly(reach(named_cluster(conf["cluster"], Side.SOURCE))).connection
-        with recorded_run(new_run_id("serve-read-only"), PROCEDURE, conf) as run:
+        with recorded_run(terminal, "serve-read-only", PROCEDURE, conf) as run:
             session = _Session(terminal, run, connection, yes=yes)
             document, state = session.execute(request, dry_run=dry_run)
     terminal.finish(document, state)

@@ -12,7 +12,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Cluster, Select, Topics, Yes
-from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
+from pulsar_fleet.cli.runs import approve_deletions, recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -69,7 +69,7 @@ def reconcile(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     with usage_errors():
         request = Request.of(conf)
     sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
-    with recorded_run(new_run_id("reconcile"), "reconcile", conf) as run:
+    with recorded_run(terminal, "reconcile", "reconcile", conf) as run:
         document, state = _run(terminal, sides, request, run, ask=not yes)
     terminal.finish(document, state)
 

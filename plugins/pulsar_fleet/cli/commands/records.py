@@ -42,6 +42,7 @@ class _RunOrCommand(TyperGroup):
 evidence = typer.Typer(
     cls=_RunOrCommand,
     add_completion=False,
+    rich_markup_mode=None,
     no_args_is_help=True,
     help="Write everything the records have of a run into one file, or verify such a file: `evidence RUN`.",
 )

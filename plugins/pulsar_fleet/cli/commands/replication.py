@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulsar_fleet.cli.clusters import named_cluster
 from pulsar_fleet.cli.options import Yes
 from pulsar_fleet.cli.replication_run import ReplicationRun
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.json import JsonObject
@@ -28,7 +28,7 @@ def replicate(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
         [named_cluster(name, Side.SOURCE) for name in group]
         for group in (request.members, request.receive_only, request.leaving)
     ]
-    with recorded_run(new_run_id("replicate"), PROCEDURE, conf) as run:
+    with recorded_run(terminal, "replicate", PROCEDURE, conf) as run:
         session = ReplicationRun(terminal, run, request, yes=yes, drain_seconds=conf["drain_minutes"] * 60)
         document, state = session.execute(groups, dry_run=conf["dry_run"])
     terminal.finish(document, state)

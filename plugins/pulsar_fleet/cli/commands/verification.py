@@ -11,7 +11,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, reach_two
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Source, Target
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -102,7 +102,7 @@ def verify(
             "order": order.value,
             "subscriptions": subscriptions,
         }
-        with recorded_run(new_run_id("verify"), "verify", conf) as run:
+        with recorded_run(terminal, "verify", "verify", conf) as run:
             options = {"mapping": mapping, "order": order, "examples": examples}
             result = run_interruptibly(_verify(terminal, run, sides, names, options, subscriptions=subscriptions))
     terminal.say(result.text())

@@ -105,7 +105,7 @@ def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
             str(namespace.namespace),
             "does not exist on {blue}",
             "It cannot go back to a cluster that does not have it.",
-            "correct 'namespaces' in the run's configuration.",
+            "correct 'namespaces' (--namespaces).",
         )
     for leftover in namespace.leftovers:
         if not leftover.terminated and not namespace.reopened:
@@ -114,9 +114,8 @@ def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
                 str(leftover.topic),
                 "it is not terminated on {blue}",
                 "It was never cut over, or is in use on {blue} again: its messages would mix with those from {green}.",
-                "take the namespace out of 'namespaces': applications may use this topic on {blue}. verify_clusters "
-                "shows how "
-                "the two clusters differ."
+                "take the namespace out of 'namespaces' (--namespaces): applications may use this topic on {blue}. "
+                "verify_clusters shows how the two clusters differ."
                 if leftover.clients or leftover.subscriptions or leftover.entries
                 else "if no application uses it on {blue}, delete it there: by its metadata it has no entries, "
                 "subscriptions or "
@@ -169,7 +168,8 @@ def check_green_flag(namespace: FailbackNamespace) -> Iterator[Finding]:
             if namespace.left_green is not None
             else "migrated = true on {green}; its topics there could not be read",
             "Both clusters would redirect their clients to each other.",
-            "leave the flag and take the namespace out of 'namespaces': its clients have left {green} already."
+            "leave the flag and take the namespace out of 'namespaces' (--namespaces): its clients have left {green} "
+            "already."
             if left
             else "clear the flag on {green}: its topics there accept messages.",
             call="" if left else f"{{green}}: POST /admin/v2/namespaces/{namespace.namespace.path}/migration false",
@@ -241,6 +241,5 @@ def _removal(namespace: FailbackNamespace, unverified: list[Finding]) -> Iterato
             str(namespace.namespace),
             f"{len(terminated)} terminated topics on {{blue}} with {entries:,} stored entries: {names}",
             "A terminated topic never accepts messages again: it must be removed and recreated.",
-            f"{'first do what no-proof says, then ' if unverified else ''}set 'allow_removal' in the run's "
-            "configuration.",
+            f"{'first do what no-proof says, then ' if unverified else ''}set 'allow_removal' (--allow-removal).",
         )

@@ -104,7 +104,7 @@ class Calendar:
         why = f"a freeze is active ({freeze.text})" if freeze else f"no change window is open ({listed})"
         opens = self._next(now)
         if opens is None:
-            then = f"none opens within {_HORIZON_DAYS - 1} days: correct the windows in the run's configuration."
+            then = f"none opens within {_HORIZON_DAYS - 1} days: correct 'change_windows' (--change-windows)."
         else:
             minutes = int((opens - now).total_seconds() // 60)
             zone = (*self.windows, *self.freezes)[0].zone

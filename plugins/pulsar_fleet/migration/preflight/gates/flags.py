@@ -169,7 +169,7 @@ def namespaces_exist(view: View) -> Iterator[Finding]:
     for facts in view.survey.namespaces:
         if facts.blue is None:
             yield _MISSING.finding(
-                str(facts.namespace), f"not on {view.blue.name}", "correct 'namespaces' in the run's configuration."
+                str(facts.namespace), f"not on {view.blue.name}", "correct 'namespaces' (--namespaces)."
             )
 
 

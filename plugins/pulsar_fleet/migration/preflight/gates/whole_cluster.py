@@ -53,7 +53,7 @@ def every_namespace_moves(view: View) -> Iterator[Finding]:
         yield _LEFT_OUT.finding(
             name,
             f"exists on {view.blue.name}, and is not part of this run",
-            "add it to 'namespaces' ('all' names every namespace), or delete it if nobody uses it.",
+            "add it to 'namespaces' (--namespaces; 'all' names every namespace), or delete it if nobody uses it.",
         )
 
 
