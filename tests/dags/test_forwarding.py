@@ -110,6 +110,20 @@ def test_a_position_that_no_consumer_need_have_reached_fails_the_run(
 
 
 @pytest.mark.long
+def test_a_namespace_that_does_not_exist_holds_up_no_other(play: Play, with_readers: Callable[[Work], Any]) -> None:
+    namespace = with_readers(prepare)
+    with_readers(acknowledging(3, [5]))
+    conf = {"cluster": "pulsar_alone", "namespaces": ["none-such/readers", namespace]}
+    for minutes in (0, 0.1):
+        run = play("forward_acknowledgments", **conf, minutes=minutes, poll_seconds=1)
+        assert states(run)["forward_acknowledgments"] == "success"
+        assert states(run)["write_report"] == "failed"
+        assert "none-such/readers is not forwarded: pulsar_alone answered 404" in report(run)
+        assert with_readers(equal)
+        with_readers(acknowledging(6, [8]))
+
+
+@pytest.mark.long
 def test_a_run_without_a_namespace_is_skipped_and_an_invalid_one_refused(play: Play) -> None:
     assert states(play("forward_acknowledgments"))["forward_acknowledgments"] == "skipped"
     conf = {"namespaces": ["acme/readers"], "subscriptions": ["a"], "accept_positions": ["b"]}

@@ -69,9 +69,18 @@ def requests_of(params: dict[str, Any]) -> list[JsonObject]:
 async def _forward(cluster: str, requests: list[JsonObject]) -> ForwardingResult:
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.read_only.forwarding.forwarder import forward_once
+    from pulsar_fleet.cluster.errors import FleetError, Unavailable
+    from pulsar_fleet.read_only.forwarding.forwarder import forward_once, refused_namespace
     from pulsar_fleet.read_only.forwarding.request import Request
     from pulsar_fleet.read_only.forwarding.results import together
 
+    results: list[ForwardingResult] = []
     async with AdminClient(cluster_connection(cluster)) as admin:
-        return together([await forward_once(admin, Request.of(settings)) for settings in requests])
+        for request in map(Request.of, requests):
+            try:
+                results.append(await forward_once(admin, request))
+            except Unavailable:
+                raise
+            except FleetError as error:
+                results.append(refused_namespace(admin, request, error))
+    return together(results)

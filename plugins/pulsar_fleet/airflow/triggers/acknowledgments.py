@@ -88,7 +88,10 @@ async def _forward_namespace(
     connection: ClusterConnection, request: Request, stopped: asyncio.Event
 ) -> ForwardingResult | None:
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.read_only.forwarding.forwarder import forward_until_stopped
+    from pulsar_fleet.read_only.forwarding.forwarder import forward_until_stopped, refused_namespace
 
     async with AdminClient(connection) as admin:
-        return await forward_until_stopped(admin, request, stopped=stopped, say=lambda line: log.info("%s", line))
+        try:
+            return await forward_until_stopped(admin, request, stopped=stopped, say=lambda line: log.info("%s", line))
+        except FleetError as error:
+            return refused_namespace(admin, request, error)

@@ -73,6 +73,12 @@ async def forward_once(admin: AdminClient, request: Request, links: Links | None
     )
 
 
+def refused_namespace(admin: AdminClient, request: Request, error: FleetError) -> ForwardingResult:
+    """The result of a namespace that is not forwarded: it does not exist, or its topics may not be listed."""
+    problem = f"{request.namespace} is not forwarded: {error}"
+    return ForwardingResult(cluster=admin.connection.name, subscriptions=(), problems=(problem,))
+
+
 async def forward_until_stopped(
     admin: AdminClient, request: Request, *, stopped: asyncio.Event, say: Callable[[str], None]
 ) -> ForwardingResult | None:
