@@ -39,6 +39,8 @@ def headline(result: SyncSummary) -> str:
     parts += [f"{sums['refused']} NOT APPLIED"] if sums["refused"] else []
     parts += [f"{counted(sums['lost'], 'edit')} LOST to whole documents"] if sums["lost"] else []
     parts += [counted(sums["conflicts"], "conflict")] if sums["conflicts"] else []
+    lacking = sorted(name for name, tally in result.clusters.items() if tally.lacks)
+    parts += [f"INCOMPLETE: {', '.join(lacking)}"] if lacking else []
     parts += [f"BEHIND: {', '.join(sorted(result.behind))}"] if result.behind else []
     return f"{', '.join(parts)} on {', '.join(sorted(result.clusters))}"
 
@@ -65,6 +67,11 @@ def lines(result: SyncSummary) -> list[str]:
         f"  {name}: joins the fleet; it publishes nothing until it has applied a snapshot of the others"
         for name, tally in result.clusters.items()
         if tally.joins
+    ]
+    joining += [
+        f"  ! {name}: lacks a part of what the fleet had before it joined, which is published later: {text}"
+        for name, tally in result.clusters.items()
+        for text in tally.lacks
     ]
     clocks = [f"  {tally.clock}" for tally in result.clusters.values() if tally.clock]
     unmeasured = [f"  {text}" for tally in result.clusters.values() for text in tally.unmeasured]
@@ -100,7 +107,8 @@ def metadata_report(result: SyncSummary) -> Report:
     details = [f"* {line.strip().removeprefix('! ')}" for line in lines(result)]
     reason, conflicts = failure(result), _sums(result)["conflicts"]
     to_do = texts(f"remove the reason: {reason}" if reason else "", "settle the conflicts below." if conflicts else "")
-    outcome = Outcome.ATTENTION if conflicts else Outcome.SUCCEEDED
+    lacking = any(tally.lacks for tally in result.clusters.values())
+    outcome = Outcome.ATTENTION if conflicts or lacking else Outcome.SUCCEEDED
     return Report(
         outcome=Outcome.FAILED if reason else outcome,
         headline=headline(result),

@@ -20,6 +20,7 @@ from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, Record
 from pulsar_fleet.policy_sync.events.fleet.members import Members
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
+from pulsar_fleet.report.metadata import headline
 
 pytestmark = pytest.mark.long
 NewNamespace = Callable[[], NamespaceName]
@@ -89,6 +90,32 @@ async def test_an_empty_cluster_gets_everything_before_it_publishes(
     await exchange.settle()
     assert recorded() == {}
     assert await held(on_red, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 6}
+
+
+async def test_what_a_snapshot_left_out_is_said_and_published_later(
+    on_blue: AdminClient,
+    on_red: AdminClient,
+    red: ClusterConnection,
+    shared: NamespaceName,
+    exchange: Exchange,
+) -> None:
+    moving = NamespaceName(shared.tenant, "moving")
+    await on_blue.put(f"/namespaces/{moving.path}", {"replication_clusters": ["blue"], MAX_PRODUCERS[1]: 4})
+    await exchange.settle()
+    ledger = Ledger.open()
+    ledger.start_run("migrate/1", "migrate_namespaces", {})
+    ledger.enter_phase("migrate/1", str(moving), "prepared")
+    exchange.connections = (*exchange.connections, red)
+    result = await exchange.run()
+    assert (await on_red.namespace(moving), result.clusters["red"].joins) == (None, False)
+    (lacks,) = result.clusters["red"].lacks
+    assert lacks.startswith(f"{moving}: it is in a migration on ")
+    assert "INCOMPLETE: red" in headline(result)
+    ledger.finish_run("migrate/1", "succeeded")
+    after = await exchange.run(snapshot_minutes=0)
+    assert await held(on_red, moving, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 4}
+    assert after.clusters["red"].lacks == ()
+    assert "INCOMPLETE" not in headline(after)
 
 
 async def test_values_of_a_joining_cluster_lose_on_record_or_are_carried(

@@ -17,6 +17,7 @@ from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.policy_sync.merge.view import Item
+from pulsar_fleet.report.document import Outcome
 from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
 
 ITEM: Item = (Resource.NAMESPACE, "acme/orders")
@@ -59,6 +60,13 @@ def test_an_excluded_event_is_dropped_and_one_held_by_a_migration_retried() -> N
     batch = Batch.of([own, busy, other], Request().includes, {"acme/moving"})
     assert (batch.dropped, batch.postponed, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
     assert batch.waiting == {(Resource.NAMESPACE, "acme/moving"): "its namespace is in a migration"}
+
+
+def test_a_cluster_that_lacks_a_part_after_it_joined_is_not_reported_complete() -> None:
+    lacking = found(lacks=("acme/a: it is in a migration on green",))
+    assert "INCOMPLETE: blue" in headline(lacking)
+    assert metadata_report(lacking).outcome is Outcome.ATTENTION
+    assert "published later: acme/a: it is in a migration on green" in metadata_report(lacking).markdown()
 
 
 def test_a_run_says_what_waits_for_what_and_since_when() -> None:

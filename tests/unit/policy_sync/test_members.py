@@ -36,7 +36,7 @@ def test_a_joining_cluster_gets_one_snapshot_and_is_equal_after_it(members: Memb
     members.end_snapshot(("red",), sent=True)
     assert members.claim_snapshot("green", ALL, NOW) == ()
     assert not members.become_equal("red")
-    members.receive_snapshot("red")
+    members.receive_snapshot("red", ())
     assert members.become_equal("red")
     assert not members.joins("red")
 
@@ -65,3 +65,19 @@ def test_periodic_snapshots_are_due_these_minutes_after_the_first_call(members: 
 def test_with_zero_minutes_no_periodic_snapshot_is_ever_due(members: Members) -> None:
     times = (NOW, NOW, NOW + 86_400_000)
     assert not any(members.periodic_snapshot_is_due("blue", 0, now) for now in times)
+
+
+def test_what_a_snapshot_left_out_is_owed_by_its_sender_until_it_is_published(members: Members) -> None:
+    members.begin(ALL, ("red",))
+    members.claim_snapshot("blue", ALL, NOW)
+    members.end_snapshot(("red",), sent=True, left_out=("acme/b", "acme/a"))
+    assert members.claim_snapshot("green", ALL, NOW + 600_000) == ()
+    assert (members.owed("green"), members.owed("blue")) == ({}, {"red": {"acme/a", "acme/b"}})
+    members.receive_snapshot("red", ("acme/a: it is in a migration on blue",))
+    assert members.become_equal("red")
+    assert members.lacks("red") == ("acme/a: it is in a migration on blue",)
+    members.end_snapshot(("red",), sent=True, left_out=("acme/a",))
+    assert members.owed("blue") == {"red": {"acme/a"}}
+    members.end_snapshot(("red",), sent=True)
+    members.receive_snapshot("red", ())
+    assert (members.owed("blue"), members.lacks("red"), members.joins("red")) == ({}, (), False)

@@ -55,8 +55,9 @@ async def apply_received(participant: Participant, received: Sequence[Received])
     try:
         await _apply_stages(participant, batch)
         await participant.topic.dead_letter(batch.refused)
-        if any(message.ends_snapshot_for(participant.own) for message in received):
-            participant.members.receive_snapshot(participant.own)
+        for message in received:
+            if message.ends_snapshot_for(participant.own):
+                participant.members.receive_snapshot(participant.own, message.left_out)
         await participant.topic.acknowledge([*batch.dropped, *batch.applied, *batch.refused])
     except Unavailable:
         # The broker keeps what it delivered and has no answer for as long as this consumer is connected.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pulsar
 
 SNAPSHOT_FOR = "snapshot_for"
+LEFT_OUT = "left_out"
 _REDELIVERY_MS = 5_000
 _AT_ONCE_MS = 1
 _SEND_TIMEOUT_MS = 15_000
@@ -36,8 +38,13 @@ class Received:
         return str(self.message.message_id())
 
     def ends_snapshot_for(self, cluster: str) -> bool:
-        """Whether everything before it was a whole snapshot for a cluster that joins."""
+        """Whether everything before it was a snapshot for a cluster that joins."""
         return cluster in self.message.properties().get(SNAPSHOT_FOR, "").split(",")
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the snapshot that it ends did not have, and why: one text each."""
+        return tuple(json.loads(self.message.properties().get(LEFT_OUT, "[]")))
 
     @property
     def entry(self) -> tuple[int, int]:
@@ -99,12 +106,13 @@ class EventTopic:
         """Send events to all clusters, keyed by resource; returns when this cluster has stored all."""
         return await self._in_thread(lambda: self._publish(list(events)))
 
-    async def end_snapshot(self, names: Collection[str], event: MetadataChangeEvent) -> None:
-        """Tell clusters that everything before this message was a whole snapshot; a compaction removes the message.
+    async def end_snapshot(self, names: Collection[str], left_out: Sequence[str], event: MetadataChangeEvent) -> None:
+        """Tell clusters that everything before this message was a snapshot; a compaction removes the message.
 
+        :param left_out: what the snapshot did not have, and why: one text each.
         :param event: of a resource that is never carried, so that other readers of the topic drop it.
         """
-        await self._in_thread(lambda: self._end_snapshot(names, event))
+        await self._in_thread(lambda: self._end_snapshot(names, left_out, event))
 
     async def dead_letter(self, refused: Mapping[Received, str]) -> None:
         """Store messages unchanged in the dead-letter topic of this cluster, each with its reason."""
@@ -156,8 +164,9 @@ class EventTopic:
             raise Unavailable(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
         return len(events)
 
-    def _end_snapshot(self, names: Collection[str], event: MetadataChangeEvent) -> None:
-        self._producer.send(event.record(), properties={SNAPSHOT_FOR: ",".join(sorted(names))})
+    def _end_snapshot(self, names: Collection[str], left_out: Sequence[str], event: MetadataChangeEvent) -> None:
+        properties = {SNAPSHOT_FOR: ",".join(sorted(names)), LEFT_OUT: json.dumps(list(left_out))}
+        self._producer.send(event.record(), properties=properties)
 
     def _dead_letter(self, refused: Mapping[Received, str]) -> None:
         for received, reason in refused.items():

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import chain
 
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.policy_sync.events.apply import apply_received
@@ -42,12 +43,18 @@ async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool
     snapshot = bool(snapshot or new or periodic) and not participant.joins
     tally.read_clock(await participant.measure_clock(), participant.own)
     calls = participant.scan_admin.calls
-    counts = await publish_changes(participant, snapshot=snapshot)
+    owed = {} if participant.joins else participant.members.owed(participant.own)
+    counts = await publish_changes(participant, snapshot=snapshot, owed=frozenset(chain(*owed.values())))
     tally.unmeasured = participant.unmeasured()
     if new:
         if counts.complete:
-            await publish_snapshot_end(participant, new)
-        participant.members.end_snapshot(new, sent=counts.complete)
+            await publish_snapshot_end(participant, new, counts.left_out)
+        participant.members.end_snapshot(new, sent=counts.complete, left_out=counts.left_out)
+    for name, places in owed.items() if counts.complete else ():
+        left_out = {place: why for place, why in counts.left_out.items() if place in places}
+        if len(left_out) < len(places):
+            await publish_snapshot_end(participant, (name,), left_out)
+            participant.members.end_snapshot((name,), sent=True, left_out=left_out)
     tally.scans += 1
     tally.scan_calls += participant.scan_admin.calls - calls
     tally.published += counts.events
@@ -80,10 +87,15 @@ def _grow(participant: Participant, tally: Tally, now: int) -> tuple[str, ...]:
 
 
 def _end_joining(participant: Participant, tally: Tally) -> None:
-    """A cluster that joins is equal when it received the whole snapshot and every event is acknowledged."""
-    if participant.joins and tally.active and not tally.backlog and participant.members.become_equal(participant.own):
+    """A cluster that joins publishes when it received the snapshot and every event is acknowledged."""
+    own, earlier = participant.own, tally.lacks
+    tally.lacks = participant.members.lacks(own)
+    if participant.joins and tally.active and not tally.backlog and participant.members.become_equal(own):
         participant.joins = False
-        log.info("%s: has what the fleet had before it joined; its changes are published from now on", participant.own)
+        lacks = f", except what was left out of the snapshot: {'; '.join(tally.lacks)}" if tally.lacks else ""
+        log.info("%s: has what the fleet had before it joined%s; its changes are published from now on", own, lacks)
+    elif earlier and not tally.lacks:
+        log.info("%s: what was left out of the snapshot has arrived", own)
     tally.joins = participant.joins
 
 

@@ -22,6 +22,7 @@ class Tally(Document):
     :param lost: edits that a whole document reverted although no later edit of their field exists.
     :param provenance_written: namespaces whose provenance properties were written.
     :param joins: whether the cluster joins the fleet and still lacks what the others have: it publishes nothing.
+    :param lacks: what was left out of the snapshot with which it joined, and has not arrived since: one text each.
     :param conflicts: edits on two clusters that had not seen each other, decided here; `listed_conflicts` are the last.
     :param clock: how edits of this cluster are ordered, and by how much the clocks differ; empty before the first scan.
     :param clock_skew: seconds by which the reference clock is ahead of the clock of this host.
@@ -48,6 +49,7 @@ class Tally(Document):
     lost: int = 0
     provenance_written: int = 0
     joins: bool = False
+    lacks: tuple[str, ...] = ()
     conflicts: int = 0
     listed_conflicts: list[ListedConflict] = field(default_factory=list)
     clock: str = ""

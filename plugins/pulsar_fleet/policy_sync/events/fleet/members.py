@@ -22,10 +22,12 @@ _CLAIM_MS = 2 * _MINUTE_MS
 class Member(Document):
     """What is recorded about a cluster of the fleet.
 
-    :param equal: whether it applied what the fleet had before it joined: until then it publishes nothing.
-    :param received: whether it received the whole snapshot.
+    :param equal: whether it applied the snapshot of the fleet: until then it publishes nothing.
+    :param received: whether it received the snapshot.
     :param sent: whether a snapshot was published for it.
     :param sender: the cluster that publishes the snapshot, `claimed_at` in ms since 1970; empty if none does.
+    :param left_out: tenants and namespaces, or parts of these, that were left out of it: `sender` publishes them later.
+    :param lacks: what was left out of the snapshot that arrived, and has not arrived since: one text each.
     """
 
     equal: bool = False
@@ -33,6 +35,8 @@ class Member(Document):
     sent: bool = False
     sender: str = ""
     claimed_at: int = 0
+    left_out: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 _FOUNDER = Member(equal=True, received=True, sent=True)
@@ -74,20 +78,42 @@ class Members:
                 claimed.append(name)
         return tuple(claimed)
 
-    def end_snapshot(self, names: Collection[str], *, sent: bool) -> None:
-        """Record that the snapshot was published, or that it was not so that another process may."""
+    def end_snapshot(self, names: Collection[str], *, sent: bool, left_out: Collection[str] = ()) -> None:
+        """Record that the snapshot was published, or that it was not so that another process may.
+
+        :param left_out: what it does not have; its sender publishes that later.
+        """
+        owed = tuple(sorted(left_out)) if sent else ()
         for name, row in self._rows().items():
             if name in names:
-                self._save(name, row, replace(row.member, sent=sent, sender=""))
+                sender = row.member.sender if owed else ""
+                self._save(name, row, replace(row.member, sent=sent, sender=sender, left_out=owed))
 
-    def receive_snapshot(self, own: str) -> None:
-        """Record that the snapshot for a cluster arrived there whole."""
+    def owed(self, own: str) -> dict[str, frozenset[str]]:
+        """Cluster → what was left out of the snapshot that was published for it from a cluster."""
+        rows = self._rows().items()
+        return {
+            name: frozenset(row.member.left_out)
+            for name, row in rows
+            if row.member.sent and row.member.left_out and row.member.sender == own
+        }
+
+    def receive_snapshot(self, own: str, lacks: tuple[str, ...]) -> None:
+        """Record that the snapshot for a cluster arrived there, or later parts of it, and what it still lacks."""
         row = self._rows().get(own)
-        if row is not None and not row.member.received:
-            self._save(own, row, replace(row.member, received=True))
+        if row is not None and (not row.member.received or row.member.lacks != lacks):
+            self._save(own, row, replace(row.member, received=True, lacks=lacks))
+
+    def lacks(self, own: str) -> tuple[str, ...]:
+        """What a cluster has not received of what the fleet had before it joined, and why."""
+        row = self._rows().get(own)
+        return row.member.lacks if row else ()
 
     def become_equal(self, own: str) -> bool:
-        """Record that a cluster that joins applied the whole snapshot; False if it has not arrived, or did not join."""
+        """Record that a cluster that joins applied the snapshot; False if it has not arrived, or did not join.
+
+        What the snapshot lacks may come much later: until then the cluster has these parts as it brought them.
+        """
         row = self._rows().get(own)
         if row is None or row.member.equal or not row.member.received:
             return False
