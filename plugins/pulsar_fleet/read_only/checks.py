@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import is_set
+from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.preflight.checks.limits import topics_fit
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
@@ -26,14 +27,22 @@ from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, T
 _SUBSCRIPTION_ROLES = "subscription_auth_roles"
 _LIMITS = (
     "subscription_auth_mode",
+    "subscription_types_enabled",
+    "subscription_expiration_time_minutes",
+    "message_ttl_in_seconds",
     "max_consumers_per_topic",
     "max_consumers_per_subscription",
     "max_subscriptions_per_topic",
+    "max_unacked_messages_per_consumer",
+    "max_unacked_messages_per_subscription",
     "topicDispatchRate",
     "subscriptionDispatchRate",
     "clusterSubscribeRate",
+    "entryFilters",
 )
 """Policies of a namespace that bind its consumers, and that the namespace for readers does not take over."""
+_OWN_LIMITS = frozenset(policy.field for policy in TOPIC_CATALOGUE if policy.namespace_field in _LIMITS)
+"""The same of a topic itself."""
 
 
 def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
@@ -190,13 +199,18 @@ def _not_followed(observed: Observed, source: SourceState, request: Request) -> 
     policies = comparable(source.namespace, observed.cluster)
     present = [field for field in _LIMITS if is_set(policies.get(field))]
     present += [_SUBSCRIPTION_ROLES] if (policies.get("auth_policies") or {}).get(_SUBSCRIPTION_ROLES) else []
-    if present:
+    own = sorted(_OWN_LIMITS & set(source.own_policies))
+    evidence = [f"{source.topic.namespace} has {', '.join(present)}"] if present else []
+    evidence += [f"the topic itself has {', '.join(own)}"] if own else []
+    evidence += [f"its own policies cannot be read: {source.policies_unread}"] if source.policies_unread else []
+    if evidence:
         yield warning(
             "policies-not-followed",
             str(source.topic),
-            f"{source.topic.namespace} has {', '.join(present)}",
-            f"They are not taken over: readers in {request.namespace} are not bound by them.",
-            f"set them on {request.namespace} too, where its readers must be bound by them.",
+            "; ".join(evidence),
+            f"Policies that bind consumers are not taken over: readers in {request.namespace} are not bound by them.",
+            f"where readers must be bound by them, set them on {request.namespace}, and those of the topic itself on "
+            f"{request.shadow(source.topic)}.",
         )
 
 

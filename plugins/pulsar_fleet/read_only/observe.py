@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.effective import effective_value
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
+from pulsar_fleet.cluster.policies.effective import effective_value, is_set
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
 from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.planning.diff import isolation_value, schema_values
 from pulsar_fleet.read_only.brokers.owners import owners_of, read_brokers
 from pulsar_fleet.read_only.isolation import recorded_brokers
@@ -21,6 +23,7 @@ from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
 from pulsar_fleet.snapshot.resources import read_migration, read_partition_counts, schema_state
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 _RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
 _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
@@ -61,6 +64,35 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
         peers=tuple(name for name in await admin.clusters() if name != own),
         configuration=dict(configurations[0]) if configurations else {},
         existing=await read_partition_counts(admin, request.namespace) if document and not request.remove else {},
+    )
+
+
+async def with_own_policies(admin: AdminClient, observed: Observed) -> Observed:
+    """The same with the policies of the sources themselves: one pass over the topic policies of each namespace."""
+    policies: dict[str, set[str]] = {}
+    unread: dict[NamespaceName, str] = {}
+    async with TopicPolicyReader(admin, open_redactor()) as reader:
+        for namespace in {
+            one.topic.namespace for one in observed.sources if one.partitions is not None and not one.migration
+        }:
+            try:
+                states = await reader.read(namespace)
+            except FleetError as error:
+                unread[namespace] = str(error)
+                continue
+            for state in states:
+                own = (name for name, value in topic_comparable(state.policies).items() if is_set(value))
+                policies.setdefault(state.topic, set()).update(own)
+    return replace(
+        observed,
+        sources=tuple(
+            replace(
+                source,
+                own_policies=tuple(sorted(policies.get(str(source.topic), ()))),
+                policies_unread=unread.get(source.topic.namespace, ""),
+            )
+            for source in observed.sources
+        ),
     )
 
 

@@ -25,6 +25,8 @@ class SourceState:
     :param schemas_are_numbered: their numbers begin with 0 and have no gap.
     :param stored_bytes: of all partitions.
     :param sent: by broker, the bytes per second that its subscriptions are sent now.
+    :param own_policies: the policies that are set on the topic itself, read only for a plan of serving.
+    :param policies_unread: why they could not be read; empty if they were, or were not to be read.
     """
 
     topic: TopicName
@@ -42,6 +44,8 @@ class SourceState:
     namespace: JsonObject = field(default_factory=dict)
     schemas: tuple[JsonObject, ...] = ()
     schemas_are_numbered: bool = True
+    own_policies: tuple[str, ...] = ()
+    policies_unread: str = ""
 
     @property
     def can_be_served(self) -> bool:

@@ -28,7 +28,7 @@ from pulsar_fleet.read_only.links import (
     require_linked,
     sent_by_broker,
 )
-from pulsar_fleet.read_only.observe import observe
+from pulsar_fleet.read_only.observe import observe, with_own_policies
 from pulsar_fleet.read_only.plan import ReadOnlyPlan, StoredReadOnlyPlan, move_call, plan_removal, plan_serving
 from pulsar_fleet.read_only.recorded_calls import apply_recorded, send_recorded
 from pulsar_fleet.read_only.removal import release_brokers, remove_namespace, remove_pair
@@ -42,9 +42,11 @@ CONFIRM_SECONDS = 60.0
 async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnlyPlan:
     """Read the cluster, check every topic, and store the plan with its findings; it loads the sources.
 
-    Calls: one for each broker, up to ten for each topic, three for each of its partitions.
+    Calls: one for each broker, up to ten for each topic, three for each of its partitions; one pass over the topic
+    policies of each namespace of a source.
     """
-    return plan_for(await observe(admin, request), request, run)
+    observed = await observe(admin, request)
+    return plan_for(observed if request.remove else await with_own_policies(admin, observed), request, run)
 
 
 def plan_for(observed: Observed, request: Request, run: Run, *, revokes: bool = True) -> StoredReadOnlyPlan:

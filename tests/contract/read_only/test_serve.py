@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.preflight.findings import Finding
@@ -399,3 +400,24 @@ async def test_a_link_that_another_tool_has_ended_is_not_confirmed(serving: Serv
     await steps.link_topics(serving.admin, planned, run)
     await steps.confirm(serving.admin, planned, run)
     assert await serving.admin.get(path) == [str(serving.shadow("events"))]
+
+
+async def test_policies_that_bind_consumers_of_the_source_alone_are_named(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    assert "policies-not-followed" not in await serving.findings("events")
+    path = f"/namespaces/{serving.owner.path}"
+    await serving.admin.post(f"{path}/permissions/subscription/billing", ["clerk"])
+    await serving.admin.post(f"{path}/maxConsumersPerSubscription", 3)
+    await serving.admin.post(f"/{serving.topic('events').path}/maxConsumers", 5)
+    async with asyncio.timeout(30):
+        while "itself has" not in (finding := (await serving.findings("events"))["policies-not-followed"]).evidence:
+            await asyncio.sleep(0.1)
+    assert finding.evidence == (
+        f"{serving.owner} has max_consumers_per_subscription, subscription_auth_roles; "
+        "the topic itself has maxConsumerPerTopic"
+    )
+    assert str(serving.shadow("events")) in finding.remedy
+    await serving.serve("events")
+    readers = await serving.admin.namespace(serving.readers) or {}
+    assert "max_consumers_per_subscription" not in comparable(readers, "blue")
+    assert not readers["auth_policies"]["subscription_auth_roles"]
