@@ -62,7 +62,7 @@ def test_an_excluded_event_is_dropped_and_one_held_by_a_migration_retried() -> N
     assert batch.waiting == {(Resource.NAMESPACE, "acme/moving"): "its namespace is in a migration"}
 
 
-def test_a_cluster_that_lacks_a_part_after_it_joined_is_not_reported_complete() -> None:
+def test_a_cluster_that_lacks_a_part_is_reported_incomplete() -> None:
     lacking = found(lacks=("acme/a: it is in a migration on green",))
     assert "INCOMPLETE: blue" in headline(lacking)
     assert metadata_report(lacking).outcome is Outcome.ATTENTION

@@ -67,7 +67,7 @@ def test_with_zero_minutes_no_periodic_snapshot_is_ever_due(members: Members) ->
     assert not any(members.periodic_snapshot_is_due("blue", 0, now) for now in times)
 
 
-def test_what_a_snapshot_left_out_is_owed_by_its_sender_until_it_is_published(members: Members) -> None:
+def test_what_a_snapshot_left_out_is_owed_until_it_is_published(members: Members) -> None:
     members.begin(ALL, ("red",))
     members.claim_snapshot("blue", ALL, NOW)
     members.end_snapshot(("red",), sent=True, left_out=("acme/b", "acme/a"))

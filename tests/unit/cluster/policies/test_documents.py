@@ -65,7 +65,7 @@ def test_who_wrote_a_namespace_last_is_none_of_its_policies() -> None:
     assert comparable({**UNSET, "properties": stamp}, "blue") == comparable(UNSET, "blue")
 
 
-def test_which_cluster_takes_part_with_a_store_is_compared_and_copied_nowhere() -> None:
+def test_which_cluster_takes_part_with_a_store_is_never_copied() -> None:
     claimed = {**UNSET, "properties": {"owner": "us", STORE_OF: "blue"}}
     assert comparable(claimed, "blue") == comparable({**UNSET, "properties": {"owner": "us"}}, "blue")
     assert translate(claimed, "blue", "green").document["properties"] == {"owner": "us"}
