@@ -635,6 +635,7 @@ INVENTORY: tuple[Group, ...] = (
         _NOT_BEFORE_FAILBACK,
         {
             "clients-on-blue": ("they are redirected to green", "blue does not redirect this namespace"),
+            "clusters-exchanged": ("exchange the two clusters",),
             "history-cannot-return": ("the history stays on green",),
             "still-draining": ("let them drain",),
         },

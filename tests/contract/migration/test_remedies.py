@@ -291,12 +291,20 @@ async def test_a_loaded_topic_with_a_users_property_is_terminated_by_the_flag(fl
             await asyncio.sleep(0.2)
 
 
-async def failback_findings(fleet: Fleet, name: NamespaceName) -> dict[str, Finding]:
+async def failback_findings(fleet: Fleet, name: NamespaceName, *, exchanged: bool = False) -> dict[str, Finding]:
     run = replace(fleet.run, id="fail_back_namespaces/checks")
-    sides = Sides(fleet.blue.connection, fleet.green.connection, 5.0)
+    order = (fleet.green, fleet.blue) if exchanged else (fleet.blue, fleet.green)
+    sides = Sides(*(admin.connection for admin in order), 5.0)
     with pytest.raises(PreconditionFailed):
         await check_failback(sides, run, [name], Strategy.REDIRECT, allow_removal=False)
     return {document["id"]: Finding.from_json(document) for document in run.stored(FAILBACK_CHECKS)}
+
+
+async def test_a_failback_with_exchanged_clusters_says_just_that(fleet: Fleet) -> None:
+    moved = fleet.beside("moved")
+    await fleet.move(moved)
+    assert [*await failback_findings(fleet, moved, exchanged=True)] == ["clusters-exchanged"]
+    assert "clusters-exchanged" not in await failback_findings(fleet, moved)
 
 
 @pytest.mark.long

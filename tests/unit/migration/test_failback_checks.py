@@ -43,6 +43,15 @@ HOME = FailbackNamespace(
 )
 
 
+EXCHANGED = replace(
+    HOME,
+    blue={"migrated": False},
+    green={"migrated": True},
+    left_green=True,
+    leftovers=(replace(TERMINATED, terminated=False, subscriptions=("billing",), clients=("producer p-1",)),),
+)
+
+
 def ids(namespace: FailbackNamespace, *, allow_removal: bool = True, **unhealthy: str) -> list[str]:
     return [finding.id for finding in check((namespace,), unhealthy, allow_removal=allow_removal, clusters=CLUSTERS)]
 
@@ -63,6 +72,8 @@ def test_a_finished_migration_can_go_back_when_the_removal_is_allowed() -> None:
         (replace(HOME, verdict="different"), "no-proof"),
         (replace(HOME, other_runs=("migrate_namespaces/manual",)), "other-run"),
         (replace(HOME, strategy=Strategy.REPLICATE, replicated=(EVENTS,)), "history-cannot-return"),
+        # Seen from the wrong side, with all that would be wrong there.
+        (replace(EXCHANGED, verdict=None, other_runs=("migrate_namespaces/manual",)), "clusters-exchanged"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -107,6 +118,7 @@ NEAREST = {
     "no-proof": replace(HOME, verdict="different", leftovers=(replace(TERMINATED, entries=0),)),
     "other-run": replace(HOME, other_runs=()),
     "history-cannot-return": replace(HOME, replicated=(EVENTS,)),
+    "clusters-exchanged": replace(EXCHANGED, left_green=None),
     "removal-not-allowed": replace(HOME, leftovers=(replace(EMPTY, entries=5),)),
     "blue-broker-unhealthy": HOME,
 }

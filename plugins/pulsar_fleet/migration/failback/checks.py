@@ -62,6 +62,7 @@ class FailbackNamespace:
 
 
 Check = Callable[[FailbackNamespace], Iterator[Finding]]
+EXCHANGED = "clusters-exchanged"
 
 
 def check(
@@ -89,9 +90,30 @@ def check(
         for broker, answer in unhealthy.items()
     ]
     for namespace in namespaces:
+        if exchanged := [*check_direction(namespace)]:
+            findings += exchanged
+            continue
         findings += [finding for rule in CHECKS for finding in rule(namespace)]
         findings += [] if allow_removal else list(_removal(namespace, list(check_verified(namespace))))
     return tuple(finding.named(clusters) for finding in findings)
+
+
+def check_direction(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """The namespace is on blue already: either the clusters are exchanged, or it has gone back before.
+
+    Every other check is about a namespace that is on green, so it would explain nothing here.
+    """
+    flagged = [bool((document or {}).get("migrated")) for document in (namespace.blue, namespace.green)]
+    terminated = any(leftover.terminated for leftover in namespace.leftovers)
+    if namespace.blue is not None and flagged == [False, True] and namespace.left_green and not terminated:
+        yield blocker(
+            EXCHANGED,
+            str(namespace.namespace),
+            "{green} redirects it and has terminated topics of it; {blue} does neither",
+            "Its applications are on {blue} already: nothing can go back there.",
+            "if it is to go back to {green}, exchange the two clusters: {green} is then the first one, 'blue', and "
+            "{blue} the second one, 'green'. If it has gone back to {blue} before, nothing is to do.",
+        )
 
 
 def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
