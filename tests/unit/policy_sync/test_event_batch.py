@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pulsar_fleet.ledger.run import Run
@@ -12,6 +14,7 @@ from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.fleet.outages import Outages
+from pulsar_fleet.policy_sync.events.follower import _Follower
 from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
@@ -76,6 +79,29 @@ def test_a_run_says_what_waits_for_what_and_since_when() -> None:
         "blue: events of 2 resources wait since 2026-11-22T05:00:00+00:00, first namespace acme/a: blue does not answer"
     )
     assert line in metadata_report(waiting).markdown()
+
+
+async def test_a_follower_says_once_what_waits_and_when_nothing_does() -> None:
+    participant: Any = SimpleNamespace(own="green", waiting={})
+    outages: Any = None
+    said: list[str] = []
+    follower = _Follower(
+        participant=participant,
+        tally=Tally(),
+        outages=outages,
+        stopped=asyncio.Event(),
+        say=said.append,
+        snapshot_due=False,
+    )
+    waits = Waiting(since="2026-11-22T05:00:00+00:00", why="blue does not answer")
+    for waiting in ({}, {ITEM: waits}, {ITEM: waits}, {}, {}):
+        participant.waiting = waiting
+        follower._report_waiting()
+    assert said == [
+        "green: events of 1 resource wait since 2026-11-22T05:00:00+00:00, first namespace acme/orders: blue does not "
+        "answer",
+        "green: no event waits any more",
+    ]
 
 
 def test_no_event_stops_the_others() -> None:
