@@ -444,7 +444,7 @@ def quotas_met_by_copy(source: Effective, topic: TopicName, stored_bytes: int | 
         yield _met(source, topic, "destination_storage", size, text)
     minutes = int((source.value("retentionPolicies") or {}).get("retentionTimeInMinutes") or 0)
     if seconds > 0 and stored_bytes != 0 and (minutes < 0 or minutes * 60 >= seconds):
-        kept = "for ever" if minutes < 0 else f"for {minutes:,} min"
+        kept = "without end" if minutes < 0 else f"for {minutes:,} min"
         yield _met(source, topic, "message_age", age, f"messages are kept {kept}, and the quota is {seconds:,} s")
 
 

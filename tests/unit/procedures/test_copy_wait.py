@@ -117,7 +117,7 @@ def test_a_doctor_that_gets_no_answer_ends_no_wait(looks: Any) -> None:
             "it stands still: schema-blocked, acme/orders: It is so. Do: change it. The doctor lists 1 more fault.",
         ),
     ],
-    ids=["none", "unread", "warning", "another target", "the way back", "two"],
+    ids=["none", "unread", "warning", "another target", "the other direction", "two"],
 )
 def test_the_cause_is_a_fault_of_the_way_that_is_copied(examination: Examination, text: str) -> None:
     assert cause_of(examination, MOVES) == text

@@ -49,7 +49,7 @@ class ValueRule:
     matches: Callable[[ValueChange], bool]
 
 
-# Names have their own places in a path, so that a resource with the name of a call is not taken for the call.
+# Names have their own places in a path, so that a resource may have the name of a call.
 _TOPIC_PATH = r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+"
 _SUBSCRIPTION_PATH = rf"{_TOPIC_PATH}/(?:subscription/[^/]+|all_subscription)"
 _NAMESPACE_PATH = r"^/namespaces/[^/]+/[^/]+"
