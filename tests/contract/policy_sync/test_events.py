@@ -356,6 +356,21 @@ async def test_only_what_needs_a_secret_of_a_cluster_that_is_down_waits(
     assert exchange.dead_letters(green) == []
 
 
+async def test_a_run_ends_although_events_wait_longer_than_it(
+    on_blue: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    """They are delivered again before the pause ends that would end the run."""
+    ledger = Ledger.open()
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+    await Exchange(exchange.connections[:1], exchange.request).run()
+    ledger.start_run("migrate/1", "migrate_namespaces", {})
+    ledger.enter_phase("migrate/1", str(shared), "prepared")
+    async with asyncio.timeout(60):
+        result = await exchange.run(idle_seconds=7.0)
+    ledger.finish_run("migrate/1", "succeeded")
+    assert any("first namespace" in line and "in a migration" in line for line in lines(result))
+
+
 async def left(participant: Participant) -> int:
     """How many events are not acknowledged after those were applied that are delivered now."""
     await apply_received(participant, await participant.topic.receive(10, 1.0))

@@ -67,9 +67,13 @@ async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool
 
 
 async def drain(participant: Participant, tally: Tally) -> None:
-    """Apply events until none arrives for `idle_seconds`."""
+    """Apply events until none arrives for `idle_seconds`, or only those arrive again that still wait."""
     while received := await participant.topic.receive(_MOST, participant.request.idle_seconds):
-        tally.count(await apply_received(participant, received))
+        earlier = set(participant.waiting)
+        batch = await apply_received(participant, received)
+        tally.count(batch)
+        if len(batch.postponed) == len(received) and batch.waiting.keys() <= earlier:
+            break
     await update_state(participant, tally)
     _end_joining(participant, tally)
 
