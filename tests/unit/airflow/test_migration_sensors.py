@@ -180,5 +180,5 @@ def test_outside_a_change_window_a_wave_defers_until_it_opens(
 
 
 def test_a_wave_whose_change_window_never_opens_fails(renewed: list[bool]) -> None:
-    with pytest.raises(PreconditionFailed, match="correct the windows"):
+    with pytest.raises(PreconditionFailed, match="correct 'change_windows'"):
         wait_for("2026-01-01T00:00/2026-01-02T00:00")
