@@ -282,7 +282,8 @@ def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
         yield warning(
             "source-compacted",
             name,
-            "it is compacted" if source.compacted else threshold,
+            # Brokers make the cursor of compaction as soon as a threshold is set (observed, 4.2.4).
+            threshold if source.compaction_bytes else "it is compacted",
             "A shadow topic has no compacted messages: readers with readCompacted and table views get what the log of "
             "the source still has, older values of a key too, and no key whose messages were trimmed.",
             "let readers with readCompacted and table views read the topic itself.",

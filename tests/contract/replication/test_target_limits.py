@@ -59,6 +59,7 @@ async def test_the_doctor_names_required_encryption_at_once(world: World) -> Non
     assert examination.seconds < 30
 
 
+@pytest.mark.long
 async def test_the_doctor_names_more_bookies_than_the_target_has(world: World) -> None:
     topic = await replicated(world, "bookies-missing", on_both=False)
     path = f"/namespaces/{topic.namespace.path}/persistence"
@@ -70,6 +71,7 @@ async def test_the_doctor_names_more_bookies_than_the_target_has(world: World) -
     assert set(faults(examination, topic)) == {"bookies-missing"}
 
 
+@pytest.mark.long
 async def test_the_doctor_names_a_group_of_bookies_without_bookies(world: World) -> None:
     topic = await replicated(world, "bookie-group-missing", on_both=False)
     green, affinity = world.admins["green"], {"bookkeeperAffinityGroupPrimary": "fast"}
