@@ -77,8 +77,9 @@ class Field:
         """What a person entered; `InvalidRequest` for what JSON does not allow, where it is needed."""
         entered = text.strip()
         if self.control is Control.LINES:
+            lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
             # The name of a topic may begin or end with a space.
-            return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+            return [line if "://" in line else line.strip() for line in lines]
         if self.control is Control.TEXT:
             return entered or (None if "null" in self.kinds else "")
         if self.control is Control.CHOICE and "boolean" not in self.kinds:

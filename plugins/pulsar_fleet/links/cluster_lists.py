@@ -81,7 +81,8 @@ async def change_list(
 async def require_list_as_read(admin: AdminClient, call: Call, names: Collection[str] | None) -> None:
     """Refuse a call that stores a list of clusters which was made some time ago, if the list is another one by now.
 
-    A tenant is stored with its admin roles. A call that creates what has the list is refused by the broker instead.
+    A tenant is stored with its admin roles. A call that creates what has the list is refused by the broker instead. A
+    list that is in place already is no reason: a second attempt sends it again.
 
     :param names: the list from which the call was made; None if it is unknown.
     :raises PreconditionFailed: the list, or the roles, are others now. Nothing was sent.
@@ -98,6 +99,9 @@ async def require_list_as_read(admin: AdminClient, call: Call, names: Collection
         current, same = {*((await admin.get(call.path.rpartition("/")[0])).get(field) or ())}, True
     else:
         current, same = {*(await admin.get(call.path) or ())}, True
+    desired = {name for _, listed in cluster_lists(call) for name in listed}
+    if same and current == desired:
+        return
     if names is None or current != {*names} or not same:
         before = "unknown" if names is None else ", ".join(sorted(names)) or "empty"
         raise PreconditionFailed(

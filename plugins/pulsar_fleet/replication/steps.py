@@ -139,6 +139,7 @@ async def _require_as_planned(clusters: Clusters, planned: StoredReplicationPlan
     :raises PreconditionFailed: a list, or a blocker, that the plan did not have. Nothing of the stage was written.
     """
     stored, known = read_plan(run.artefacts, planned), read_findings(run.artefacts, planned)
+    _require_same_clusters(clusters, stored)
     now, found = await _examine(clusters, request)
     keys = {(finding.id, finding.resource) for finding in known}
     new = [

@@ -69,7 +69,7 @@ def lines(result: SyncSummary) -> list[str]:
         if tally.joins
     ]
     joining += [
-        f"  ! {name}: lacks a part of what the fleet had before it joined, which is published later: {text}"
+        f"  ! {name}: lacks a part of what the fleet had before it joined; it is published once this has ended: {text}"
         for name, tally in result.clusters.items()
         for text in tally.lacks
     ]

@@ -146,3 +146,6 @@ async def test_a_remedy_takes_nothing_away_that_was_added_since_the_examination(
     (refused,) = await send_remedies({"blue": on_blue}, [remedy])
     assert "with other roles" in refused.error
     assert sorted((await on_blue.tenant(tenant) or {})["adminRoles"]) == ["new", "old"]
+    in_place = with_body("POST", f"/tenants/{tenant}", {"adminRoles": ["old", "new"], "allowedClusters": ["blue"]})
+    (again,) = await send_remedies({"blue": on_blue}, [RemedyCall(cluster="blue", call=in_place, replaces=("gone",))])
+    assert again.error == ""

@@ -44,6 +44,10 @@ def test_a_value_comes_back_as_it_was(schema: dict[str, Any], control: Control, 
     assert field.value(field.text(value)) == value
 
 
+def test_spaces_around_a_line_that_names_no_topic_are_left_out() -> None:
+    assert setting(**STRINGS).value(" acme/orders \r\n\r\nbeta\n") == ["acme/orders", "beta"]
+
+
 def test_what_is_no_json_is_refused_by_the_name_of_its_field() -> None:
     with pytest.raises(InvalidRequest, match="Title is not valid JSON"):
         setting(type="array", items={"type": "object"}).value("[{]")

@@ -1,14 +1,21 @@
-"""Cutting topics into ranges, from real `internalStats` documents."""
+"""Choosing topics and cutting them into ranges, from real `internalStats` documents."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.messages.datasource import partitions
+from pulsar_fleet.messages.datasource.options import TopicOptions
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, compacted_range, cut, entries_after, group
 
@@ -89,3 +96,48 @@ def test_bounds_and_ranges_survive_json() -> None:
 def test_whole_entries_are_compared_without_a_read_before_them() -> None:
     parts = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
     assert {(part.lookback, part.limited) for part in parts} == {(None, False)}
+
+
+class _Admin:
+    """A namespace with a partitioned topic, a plain one, and a partition that a replicator left without its topic."""
+
+    def __init__(self, _: ClusterConnection) -> None:
+        pass
+
+    async def __aenter__(self) -> _Admin:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def topics(self, _: NamespaceName) -> tuple[TopicName, ...]:
+        names = ("a", "lone-partition-0", "parted-partition-0", "parted-partition-1")
+        return tuple(TopicName.parse(f"persistent://acme/orders/{name}") for name in names)
+
+    async def partitioned_topics(self, _: NamespaceName) -> tuple[TopicName, ...]:
+        return (TopicName.parse("persistent://acme/orders/parted"),)
+
+    async def partition_metadata(self, topic: TopicName) -> Any:
+        assert topic.local == "parted"
+        return SimpleNamespace(partitions=2)
+
+    async def internal_stats(self, _: TopicName) -> dict[str, object]:
+        return stats("3:4", (3, 5))
+
+
+def test_a_partition_without_its_topic_is_read_by_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "AdminClient", _Admin)
+    options = TopicOptions(
+        admin_url="http://blue:8080",
+        service_url="pulsar://blue:6650",
+        namespace=NamespaceName("acme", "orders"),
+        pattern="a|lone|parted",
+    )
+    connection = ClusterConnection(name="blue", admin_url="http://blue:8080")
+    read = [one.topic for task in asyncio.run(partitions.plan(connection, options)) for one in task]
+    assert [name.rpartition("/")[2] for name in read] == [
+        "a",
+        "lone-partition-0",
+        "parted-partition-0",
+        "parted-partition-1",
+    ]

@@ -69,7 +69,7 @@ def test_a_cluster_that_lacks_a_part_is_reported_incomplete() -> None:
     lacking = found(lacks=("acme/a: it is in a migration on green",))
     assert "INCOMPLETE: blue" in headline(lacking)
     assert metadata_report(lacking).outcome is Outcome.ATTENTION
-    assert "published later: acme/a: it is in a migration on green" in metadata_report(lacking).markdown()
+    assert "once this has ended: acme/a: it is in a migration on green" in metadata_report(lacking).markdown()
 
 
 def test_a_run_says_what_waits_for_what_and_since_when() -> None:

@@ -50,17 +50,21 @@ async def plan(connection: ClusterConnection, options: TopicOptions) -> list[lis
 
 async def _topics(admin: AdminClient, options: TopicOptions) -> Mapping[TopicName, int]:
     """What is read, in order → the partitions of its partitioned topic; 0 for a topic that was named by itself."""
-    topics, listed = options.topics, list[TopicName]()
+    asked, alone = options.topics, tuple[TopicName, ...]()
     if options.namespace is not None:
         regex = re.compile(options.pattern)
         listed = [topic for topic in await admin.topics(options.namespace) if topic.persistent and not topic.is_system]
-        # A list of topics lacks partitions that do not exist, so they are asked for by their partitioned topic.
-        parents = {topic.parent for topic in listed} | {*await admin.partitioned_topics(options.namespace)}
-        topics = tuple(sorted(topic for topic in parents if not topic.is_system and regex.fullmatch(topic.local)))
-        if not topics:
+        # A list of topics lacks partitions that do not exist, so they are asked for by their partitioned topic. A
+        # partition whose topic does not exist, as old replicators leave it, is a topic of its own.
+        partitioned = await admin.partitioned_topics(options.namespace)
+        asked = tuple(topic for topic in partitioned if not topic.is_system and regex.fullmatch(topic.local))
+        others = (topic for topic in listed if topic.parent not in partitioned)
+        alone = tuple(topic for topic in others if regex.fullmatch(topic.parent.local))
+        if not asked and not alone:
             raise NotFound(f"No topic of {options.namespace} matches {options.pattern!r}; it has {len(listed)} topics.")
-    counts = [metadata.partitions for metadata in await asyncio.gather(*map(admin.partition_metadata, topics))]
-    return {part: count for topic, count in zip(topics, counts, strict=True) for part in topic.partitions(count)}
+    counts = [metadata.partitions for metadata in await asyncio.gather(*map(admin.partition_metadata, asked))]
+    topics = dict(zip(asked, counts, strict=True)) | dict.fromkeys(alone, 0)
+    return {part: count for topic, count in sorted(topics.items()) for part in topic.partitions(count)}
 
 
 async def _bounds(admin: AdminClient, topic: TopicName, partitions: int, options: TopicOptions) -> TopicBounds:

@@ -72,7 +72,7 @@ async def drain(participant: Participant, tally: Tally) -> None:
         earlier = set(participant.waiting)
         batch = await apply_received(participant, received)
         tally.count(batch)
-        if len(batch.postponed) == len(received) and batch.waiting.keys() <= earlier:
+        if batch.waiting and len(batch.postponed) == len(received) and batch.waiting.keys() <= earlier:
             break
     await update_state(participant, tally)
     _end_joining(participant, tally)

@@ -6,7 +6,6 @@ policies, those that the table of limits names.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from pulsar_fleet.snapshot.model import Snapshot
 
 log = logging.getLogger(__name__)
 
+_Read = dict[tuple[str, Selection], Snapshot]
 _LIST, _PERSISTENCE, _ENCRYPTION = "replication_clusters", "persistence", "encryption_required"
 
 
@@ -57,9 +57,10 @@ async def leave_incompatible_out(
         log.warning("how many bookies %s has is unknown, and the plan sets ensembles: %s", plan.target, bookies.unread)
     reasons = harmful_policies(plan, snapshot, bookies)
     undecided: set[str] = set()
+    read: _Read = {}
     for change in plan.changes:
         try:
-            if reason := await _refusal(change, plan.target, clusters, behind, redactor):
+            if reason := await _refusal(change, plan.target, clusters, behind, redactor, read):
                 reasons[change.id] = reason
         except Unavailable as error:
             reasons[change.id] = str(error)
@@ -127,10 +128,16 @@ def _lists(change: Change, value: Json) -> dict[str, set[str]]:
 
 
 async def _refusal(
-    change: Change, own: str, clusters: Mapping[str, AdminClient], behind: Mapping[str, str], redactor: Redactor
+    change: Change,
+    own: str,
+    clusters: Mapping[str, AdminClient],
+    behind: Mapping[str, str],
+    redactor: Redactor,
+    read: _Read,
 ) -> str:
     """Why a cluster is not added, as one sentence; empty if all may be.
 
+    :param read: what was read of clusters before; it grows.
     :raises Unavailable: that is unknown as long as a cluster does not answer.
     """
     for name in added_clusters(change, own):
@@ -143,7 +150,7 @@ async def _refusal(
                 f"{name} are compatible: name the connection of {name} too"
             )
         try:
-            problem = await _incompatibility(change, (own, name), clusters, redactor)
+            problem = await _incompatibility(change, (own, name), clusters, redactor, read)
         except Unavailable as error:
             raise Unavailable(f"{not_now}: {error}", cluster=error.cluster) from error
         except FleetError as error:
@@ -154,10 +161,14 @@ async def _refusal(
 
 
 async def _incompatibility(
-    change: Change, pair: tuple[str, str], clusters: Mapping[str, AdminClient], redactor: Redactor
+    change: Change, pair: tuple[str, str], clusters: Mapping[str, AdminClient], redactor: Redactor, read: _Read
 ) -> str:
     selection = _selection(change)
-    ours, theirs = await asyncio.gather(*(collect(clusters[name], selection, redactor=redactor) for name in pair))
+    for name in pair:
+        # Many topics of a namespace may get the same list.
+        if (name, selection) not in read:
+            read[name, selection] = await collect(clusters[name], selection, redactor=redactor)
+    ours, theirs = (read[name, selection] for name in pair)
     here, there = (_replicated(_concerned(snapshot, change), pair) for snapshot in (ours, theirs))
     directions = (_Direction(here, there, clusters[pair[1]]), _Direction(there, here, clusters[pair[0]]))
     for direction in directions:

@@ -73,7 +73,8 @@ def refuse_claimed_store(own: str, namespace: NamespaceName, document: JsonObjec
             f"Cluster {own} shares a configuration store with {other}, which takes part in these events: the property "
             f"{STORE_OF} of {namespace} on {own} is {other!r}. What changes on one of the two changes on the other, "
             "and a list of clusters for one deletes the topics of the other: name the connection of "
-            f"{other} and not that of {own}.",
+            f"{other} and not that of {own}. If {other} is out of service for good, remove the property "
+            f"(DELETE /admin/v2/namespaces/{namespace.path}/property/{STORE_OF} on {own}) and run again.",
             cluster=own,
         )
 

@@ -103,6 +103,7 @@ class _Forwarder:
         self._total: ForwardingResult | None = None
         self._unfinished: frozenset[str] = frozenset()
         self._outage = 0.0
+        self._problems: tuple[str, ...] = ()
 
     async def run(self) -> ForwardingResult | None:
         while not self._stopped.is_set():
@@ -126,9 +127,9 @@ class _Forwarder:
         if self._links is None or time.monotonic() - self._listed > LIST_SECONDS:
             self._links, self._listed = await read_links(self._admin, self._request), time.monotonic()
         result = await forward_once(self._admin, self._request, self._links)
-        if result.problems != self._links.problems:
+        if result.problems != self._problems:
             # A topic may have been taken away: they are listed again.
-            self._links = None
+            self._links, self._problems = None, result.problems
         return result
 
     def _report(self, result: ForwardingResult) -> None:

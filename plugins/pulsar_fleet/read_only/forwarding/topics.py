@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.read_only.forwarding.request import Request
 from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in, topics_in
 from pulsar_fleet.snapshot.resources import read_migration
@@ -37,7 +37,7 @@ class Links:
 
 
 async def read_links(admin: AdminClient, request: Request) -> Links:
-    """The links of the namespace. Calls: three for it, and up to eight for each topic.
+    """The links of the namespace. Calls: three for it, up to six for each topic, two for each namespace of a source.
 
     What the cluster refuses for one topic is its problem. A name in `topics` is only wrong where all could be read.
 
@@ -46,6 +46,7 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
     links: list[Link] = []
     problems: list[str] = []
     unread: list[str] = []
+    migrations: dict[NamespaceName, str] = {}
     unknown = set(request.topics)
     for shadow in await topics_in(admin, request.namespace):
         try:
@@ -54,7 +55,10 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
                 continue
             unknown -= {shadow, source}
             count, of_source = await partitions_of(admin, shadow), await partitions_of(admin, source)
-            problem = await _problem(admin, shadow, source, count, of_source)
+            if source.namespace not in migrations:
+                policies = await admin.namespace(source.namespace) or {}
+                migrations[source.namespace] = await read_migration(admin, source.namespace, policies)
+            problem = await _problem(admin, shadow, source, (count, of_source), migrations[source.namespace])
         except Unavailable:
             raise
         except FleetError as error:
@@ -83,11 +87,12 @@ async def _source(admin: AdminClient, shadow: TopicName) -> TopicName | None:
 
 
 async def _problem(
-    admin: AdminClient, shadow: TopicName, source: TopicName, count: int | None, of_source: int | None
+    admin: AdminClient, shadow: TopicName, source: TopicName, counts: tuple[int | None, int | None], migration: str
 ) -> str:
+    count, of_source = counts
     if of_source is None:
         return f"{shadow} is not forwarded: its source {source} does not exist; take the shadow topic away."
-    if migration := await read_migration(admin, source.namespace, await admin.namespace(source.namespace) or {}):
+    if migration:
         return (
             f"{shadow} is not forwarded: {migration}, and subscriptions of {source} go on there; take the shadow topic "
             "away."

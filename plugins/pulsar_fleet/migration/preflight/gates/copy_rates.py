@@ -59,9 +59,9 @@ def messages_are_accepted(view: View) -> Iterator[Finding]:
         for limit, gate, remedy in ((DELAY, _DELAY, LONGEST), (SIZE, _SIZE, LARGEST)):
             for topic in topics:
                 if exceeded := limit.exceeded(*(side.effective(topic) for side in sides.values())):
-                    evidence = f"{exceeded.evidence}; {waiting:,} delayed messages in the namespace"
+                    delayed = f"; {waiting:,} delayed messages in the namespace" if gate is _DELAY else ""
                     mild = gate is _DELAY and not waiting
-                    yield gate.finding(str(topic), evidence, remedy.format(**names), mild=mild)
+                    yield gate.finding(str(topic), exceeded.evidence + delayed, remedy.format(**names), mild=mild)
                     break
 
 
