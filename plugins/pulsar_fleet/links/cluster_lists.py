@@ -25,7 +25,7 @@ from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
-from pulsar_fleet.snapshot.resources import read_partition_counts
+from pulsar_fleet.snapshot.resources import read_partition_counts, read_topic_lists
 
 log = logging.getLogger(__name__)
 
@@ -267,14 +267,10 @@ def _is_linked(stats: TopicStats | FleetError, cluster: str) -> bool:
 async def _own_clusters(blue: AdminClient, topic: TopicName) -> list[str]:
     """The list that counts for a topic instead of its namespace's; empty without one, or without the topic."""
     try:
-        local, shared = [{TOPIC_CLUSTERS: await _topic_list(blue, topic, is_global=scope)} for scope in (False, True)]
+        local, shared = await read_topic_lists(blue, topic)
     except NotFound:
         return []
     return clusters_of_topic(local=local, shared=shared) or []
-
-
-async def _topic_list(blue: AdminClient, topic: TopicName, *, is_global: bool) -> list[str]:
-    return list(await blue.get(f"/{topic.path}/replication", isGlobal=is_global) or [])
 
 
 async def _change_topic(
@@ -288,9 +284,9 @@ async def _change_topic(
         return await _own_clusters(blue, topic)
 
     async def write(before: list[str], clusters: list[str]) -> None:
-        policy, shared = TOPIC_BY_FIELD[TOPIC_CLUSTERS], await _topic_list(blue, topic, is_global=True)
-        after = None if clusters == sorted(shared) else clusters
-        for call in topic_policy_calls(policy, topic, Scope.LOCAL, before, after):
+        _, shared = await read_topic_lists(blue, topic)
+        after = None if clusters == sorted(shared[TOPIC_CLUSTERS] or ()) else clusters
+        for call in topic_policy_calls(TOPIC_BY_FIELD[TOPIC_CLUSTERS], topic, Scope.LOCAL, before, after):
             guard_cluster_lists(call, own)
             await blue.send(call)
 

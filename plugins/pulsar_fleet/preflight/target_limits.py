@@ -1,7 +1,8 @@
 """The one table of what a target refuses, or cannot carry; every procedure that writes or sends there asks it (pure).
 
 Plans ask with two snapshots (`Limit.check`), the doctor with what is in effect for a topic (`Limit.exceeded`). What
-limits producers and not replicators was measured too, see `CARRIED`.
+limits producers and not replicators was measured too, see `CARRIED`. The limits that a copy exceeds on its source are
+`quotas_met_by_copy`.
 """
 
 from __future__ import annotations
@@ -242,6 +243,9 @@ def same_limit(used: str) -> str:
 
 LONGEST, LARGEST = same_limit("the longest delay in use"), same_limit("the size of the largest message")
 _REFUSED = "it, and what is in it, is not created"
+_NO_POLICY = "the policy is refused; of a namespace to be created, everything in it"
+_HELD = "the replicator is connected and sends nothing after the first message with that schema"
+_RESENT = "the replicator sends it again without a pause; with the next messages it is lost, and another is there twice"
 BOOKIES = Limit(
     ids=("bookies-missing", "bookies-unknown"),
     refuses="a ledger on more bookies than it has; the policy is accepted",
@@ -264,8 +268,7 @@ DELAY = Limit(
     ids=("longest-delay-shorter",),
     refuses="a message whose delivery is delayed for longer",
     read="`delayed_delivery_policies`, `delayedDelivery` of the topic, `delayedDeliveryMaxDelayInMillis`",
-    effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
-    "there twice",
+    effect=_RESENT,
     since="4.0",
     check=partial(_sent, "longest-delay-shorter", _delay, LOST, LONGEST, REFUSED),
     exceeded=_delay,
@@ -275,8 +278,7 @@ SIZE = Limit(
     ids=("message-size-lower",),
     refuses="a message that is larger than its topic allows",
     read="`maxMessageSize` of the topic",
-    effect="the replicator sends it again without a pause; with the next messages it is lost, and another is "
-    "there twice",
+    effect=_RESENT,
     check=partial(_sent, "message-size-lower", _size, LOST, LARGEST, REFUSED),
     exceeded=_size,
     cause="message-refused",
@@ -323,7 +325,7 @@ TABLE: tuple[Limit, ...] = (
         ids=("persistence-too-wide",),
         refuses="a policy with more copies of a message",
         read="`managedLedgerMaxEnsembleSize`, `…MaxWriteQuorum`, `…MaxAckQuorum`",
-        effect="the policy is refused; of a namespace to be created, everything in it",
+        effect=_NO_POLICY,
         check=limits.persistence_fits,
     ),
     BOOKIES,
@@ -369,7 +371,7 @@ TABLE: tuple[Limit, ...] = (
         ids=("value-refused",),
         refuses="values of policies, by the rules of its version",
         read="every policy; see [fidelity](fidelity.md)",
-        effect="the policy is refused; of a namespace to be created, everything in it",
+        effect=_NO_POLICY,
         check=target_rules.values_are_accepted,
     ),
     Limit(
@@ -384,7 +386,7 @@ TABLE: tuple[Limit, ...] = (
         ids=("schema-incompatible", "schema-undecided", "schema-history-differs", "schema-only-on-target"),
         refuses="schemas, by its strategy",
         read="`schema_compatibility_strategy`, the schemas of both",
-        effect="the replicator is connected and sends nothing after the first message with that schema",
+        effect=_HELD,
         check=schemas.schemas_are_compatible,
         cause="schema-incompatible",
     ),
@@ -392,7 +394,7 @@ TABLE: tuple[Limit, ...] = (
         ids=("schema-update-off-for-replicator",),
         refuses="schemas that replicators register",
         read="`is_allow_auto_update_schema`, `is_allow_auto_update_schema_with_replicator`",
-        effect="the replicator is connected and sends nothing after the first message with that schema",
+        effect=_HELD,
         check=schemas.replicators_may_register,
         cause="schema-update-refused",
     ),

@@ -22,7 +22,7 @@ from pulsar_fleet.read_only.isolation import recorded_brokers
 from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
-from pulsar_fleet.snapshot.resources import read_migration, read_partition_counts, schema_state
+from pulsar_fleet.snapshot.resources import read_migrated_to, read_partition_counts, schema_state
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 _RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
@@ -30,7 +30,9 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 
 async def observe(admin: AdminClient, request: Request) -> Observed:
-    """Read the cluster: one call, one for each broker, up to ten for each topic, and two for each of its partitions.
+    """Read the cluster: one call, and one for each broker.
+
+    Two for each namespace of a source, up to eight for each topic, and two for each of its partitions.
 
     If the namespace exists, two, up to three for each topic in it, and one for each namespace of their sources.
 
@@ -43,8 +45,12 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
     document = await admin.namespace(request.namespace)
     wanted = () if request.remove else request.brokers or recorded_brokers(document)
     shadow_names = [request.shadow(topic) for topic in request.topics]
+    namespaces = {topic.namespace for topic in request.topics}
+    places = dict(zip(namespaces, await asyncio.gather(*(_place(admin, name) for name in namespaces)), strict=True))
     sources, shadows = await asyncio.gather(
-        asyncio.gather(*(_source(admin, own, topic, configurations, request) for topic in request.topics)),
+        asyncio.gather(
+            *(_source(admin, own, topic, places[topic.namespace], configurations, request) for topic in request.topics)
+        ),
         asyncio.gather(*(_shadow(admin, topic, removing=request.remove, owned=bool(wanted)) for topic in shadow_names)),
     )
     return Observed(
@@ -163,14 +169,25 @@ def source_in(properties: Mapping[str, str]) -> str:
     return properties.get(RETIRED_FROM) or properties.get(SHADOW_SOURCE) or ""
 
 
+async def _place(admin: AdminClient, namespace: NamespaceName) -> tuple[JsonObject, str]:
+    """The policies of a namespace, and the migration that ended it here."""
+    document = await admin.namespace(namespace) or {}
+    return document, await read_migrated_to(admin, namespace, document)
+
+
 async def _source(
-    admin: AdminClient, own: str, topic: TopicName, configurations: Sequence[Mapping[str, Json]], request: Request
+    admin: AdminClient,
+    own: str,
+    topic: TopicName,
+    place: tuple[JsonObject, str],
+    configurations: Sequence[Mapping[str, Json]],
+    request: Request,
 ) -> SourceState:
     partitions = await partitions_of(admin, topic)
     if partitions is None:
         return SourceState(topic=topic)
-    document = await admin.namespace(topic.namespace) or {}
-    if migration := await read_migration(admin, topic.namespace, document):
+    document, migration = place
+    if migration:
         # Its topics do not load any more once they were unloaded (observed).
         linked = await shadow_topics_of(admin, topic)
         return SourceState(topic=topic, partitions=partitions, migration=migration, linked=linked, namespace=document)

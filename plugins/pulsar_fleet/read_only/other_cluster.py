@@ -26,7 +26,7 @@ from pulsar_fleet.read_only.observe import partitions_of
 from pulsar_fleet.read_only.recorded_calls import apply_recorded
 from pulsar_fleet.read_only.request import topics_of
 from pulsar_fleet.read_only.results import Served
-from pulsar_fleet.snapshot.resources import is_terminated, read_migration
+from pulsar_fleet.snapshot.resources import is_terminated, read_migrated_to
 
 _GRANTS = "auth_policies"
 
@@ -102,7 +102,7 @@ async def _require_open(source: AdminClient, request: CopyRequest) -> None:
     :raises PreconditionFailed: a migration ended the namespace of a topic there, or the topic is terminated.
     """
     for namespace in request.namespaces:
-        if migration := await read_migration(source, namespace, await source.namespace(namespace) or {}):
+        if migration := await read_migrated_to(source, namespace, await source.namespace(namespace) or {}):
             raise PreconditionFailed(
                 f"{migration}. A copy of its topics would get nothing new. Copy them from the cluster to which they "
                 "were migrated, or finish or abort that migration first. Nothing has been changed.",

@@ -42,8 +42,8 @@ CONFIRM_SECONDS = 60.0
 async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnlyPlan:
     """Read the cluster, check every topic, and store the plan with its findings; it loads the sources.
 
-    Calls: one for each broker, up to ten for each topic, three for each of its partitions; one pass over the topic
-    policies of each namespace of a source.
+    Calls: one for each broker, up to eight for each topic, three for each of its partitions; two, and one pass over the
+    topic policies, for each namespace of a source.
     """
     observed = await observe(admin, request)
     return plan_for(observed if request.remove else await with_own_policies(admin, observed), request, run)

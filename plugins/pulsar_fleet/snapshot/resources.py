@@ -130,12 +130,21 @@ async def read_clusters_in_effect(admin: AdminClient, topic: TopicName, *, witho
 
     :param without_own: as it would be without the topic's own list.
     """
-    lists = [{TOPIC_CLUSTERS: await admin.get(f"/{topic.path}/replication", isGlobal=scope)} for scope in (False, True)]
+    local, shared = await read_topic_lists(admin, topic)
     namespace, own = await admin.namespace(topic.namespace) or {}, await admin.cluster_name()
-    return clusters_in_effect(local={} if without_own else lists[0], shared=lists[1], namespace=namespace, own=own)
+    return clusters_in_effect(local={} if without_own else local, shared=shared, namespace=namespace, own=own)
 
 
-async def read_migration(admin: AdminClient, name: NamespaceName, policies: JsonObject) -> str:
+async def read_topic_lists(admin: AdminClient, topic: TopicName) -> tuple[JsonObject, JsonObject]:
+    """The policies of a topic that have its own list of clusters and its global one; two calls.
+
+    :raises NotFound: there is no such topic.
+    """
+    local, shared = [await admin.get(f"/{topic.path}/replication", isGlobal=scope) for scope in (False, True)]
+    return {TOPIC_CLUSTERS: local}, {TOPIC_CLUSTERS: shared}
+
+
+async def read_migrated_to(admin: AdminClient, name: NamespaceName, policies: JsonObject) -> str:
     """Which migration ended a namespace with these policies here, and where it is now, as a sentence; empty for none.
 
     The flag of the namespace or of the whole cluster: one call. A role that may not read the redirect sees the flag of

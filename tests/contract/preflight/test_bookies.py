@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.reconciler import make_namespaces
 from tests.support.remedies import calls, send
 
 from pulsar_fleet.cluster.admin.call import with_body
@@ -84,11 +85,9 @@ async def test_a_group_of_bookies_that_green_lacks_is_named_and_made(
     new_namespace: Callable[[], NamespaceName],
     records: Path,
 ) -> None:
-    name = new_namespace()
-    for admin, own in ((on_blue, "blue"), (on_green, "green")):
-        await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
-        await admin.put_namespace(name, {"replication_clusters": [own]})
-        affinity = {"bookkeeperAffinityGroupPrimary": "fast"}
+    name, affinity = new_namespace(), {"bookkeeperAffinityGroupPrimary": "fast"}
+    await make_namespaces([name], on_blue, on_green)
+    for admin in (on_blue, on_green):
         await admin.post(f"/namespaces/{name.path}/persistence/bookieAffinity", affinity)
     (ungrouped,) = (await findings(blue, green, name.tenant))["bookie-group-missing"]
     assert ungrouped.severity is Severity.WARNING

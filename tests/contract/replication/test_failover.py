@@ -15,6 +15,7 @@ import pulsar
 import pytest
 from tests.support.applications import wait_copied
 from tests.support.migration import forget_migrations
+from tests.support.reconciler import make_namespaces
 from tests.support.replicated_applications import (
     Application,
     make_topics,
@@ -234,12 +235,10 @@ async def test_a_migrated_namespace_is_no_failover_and_the_forecast_says_so(
 ) -> None:
     migrated = new_namespace()
     other = NamespaceName(migrated.tenant, "other")
-    await on_blue.put(f"/tenants/{migrated.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await make_namespaces([migrated, other], on_blue)
+    await make_namespaces([migrated], on_green)
     for name in (migrated, other):
-        await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
         await on_blue.create_topic(TopicName(name, "events"))
-    await on_green.put(f"/tenants/{migrated.tenant}", {"adminRoles": [], "allowedClusters": ["green"]})
-    await on_green.put_namespace(migrated, {"replication_clusters": ["green"]})
     await store_redirect(on_blue, "blue", redirect_to(green))
     await set_flag(on_blue, migrated, migrated=True)
     reason = f"{migrated} is flagged as migrated on blue: blue redirects its clients to localhost"

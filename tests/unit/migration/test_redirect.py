@@ -115,7 +115,7 @@ async def test_a_migration_is_named_with_the_host_of_its_redirect(
     record = settings.record(name, run="moved", since="", cluster="blue").to_json()
     properties = {"pulsar-fleet.overrides": json.dumps(record)} if recorded else {}
     admin: Any = SimpleNamespace(cluster_name=own)
-    text = await resources.read_migration(admin, name, {"migrated": flagged, "properties": properties})
+    text = await resources.read_migrated_to(admin, name, {"migrated": flagged, "properties": properties})
     where = ("green at ", "green") if recorded else ("", "a cluster that this role may not read")
     by = " by the run moved" if recorded else ""
     assert text == (f"{name} is flagged as migrated on blue{by}: blue {said.format(*where)}" if said else "")

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.read_only.forwarding.request import Request
 from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in, topics_in
-from pulsar_fleet.snapshot.resources import read_migration
+from pulsar_fleet.snapshot.resources import read_migrated_to
 
 _EVICTS = "consumer_backlog_eviction"
 
@@ -57,7 +57,7 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
             count, of_source = await partitions_of(admin, shadow), await partitions_of(admin, source)
             if source.namespace not in migrations:
                 policies = await admin.namespace(source.namespace) or {}
-                migrations[source.namespace] = await read_migration(admin, source.namespace, policies)
+                migrations[source.namespace] = await read_migrated_to(admin, source.namespace, policies)
             problem = await _problem(admin, shadow, source, (count, of_source), migrations[source.namespace])
         except Unavailable:
             raise

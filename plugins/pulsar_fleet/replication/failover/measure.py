@@ -18,7 +18,7 @@ from pulsar_fleet.replication.failover.forecast import Forecast, TopicForecast
 from pulsar_fleet.replication.failover.read import Cluster, TooMany, TopicReader, read_topic
 from pulsar_fleet.replication.failover.topic_copy import Place
 from pulsar_fleet.replication.replicated_namespaces import Sent, read_lists
-from pulsar_fleet.snapshot.resources import read_migration, read_partition_counts
+from pulsar_fleet.snapshot.resources import read_migrated_to, read_partition_counts
 
 TOPICS_AT_ONCE = 8
 _PROBE_SECONDS = 5.0
@@ -122,7 +122,7 @@ async def _without_migrated(clusters: Sequence[AdminClient], sent: Sent) -> tupl
     migrated: dict[NamespaceName, str] = {}
     for admin in clusters:
         for name in sent.keys() - migrated.keys():
-            if text := await read_migration(admin, name, await admin.namespace(name) or {}):
+            if text := await read_migrated_to(admin, name, await admin.namespace(name) or {}):
                 migrated[name] = f"{text}. {_NO_FAILOVER}"
     if migrated and len(migrated) == len(sent):
         raise PreconditionFailed(f"{next(iter(migrated.values()))} Nothing has been changed.")
