@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import translate, translate_clusters
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
-from pulsar_fleet.cluster.policies.topic_policies import translate_topic_policies
+from pulsar_fleet.cluster.policies.topic_policies import Scope, translate_topic_policies
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import LeftAlone
@@ -49,9 +50,7 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
         note(Resource.NAMESPACE, namespace.name, "clusters", result.omitted_clusters)
         namespaces.append(NamespaceState(namespace.name, result.document))
     policies = tuple(
-        dataclasses.replace(
-            state, policies=translate_topic_policies(state.policies, source.cluster, target.cluster, clusters)
-        )
+        replace(state, policies=translate_topic_policies(state.policies, source.cluster, target.cluster, clusters))
         for state in source.topic_policies
     )
     left_alone += [
@@ -59,7 +58,7 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
         for topic in source.topics
         if MIGRATED_PROPERTY in topic.properties
     ]
-    translated = dataclasses.replace(
+    translated = replace(
         source,
         cluster=target.cluster,
         clusters=(*peers, _own(source, target.cluster)),
@@ -72,11 +71,47 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
     return translated, tuple(left_alone)
 
 
+def without_way_back(source: Snapshot, target: Snapshot) -> Snapshot:
+    """The source with its own name taken out of lists by which it replicates to a target that does not replicate back.
+
+    Copied as it is, such a list would make the target replicate into the source.
+    """
+    back = {state.name for state in target.namespaces if source.cluster in _replicates_to(state)}
+    own = {
+        (state.topic, state.scope): tuple(state.policies.get(TOPIC_CLUSTERS) or ()) for state in target.topic_policies
+    }
+
+    def topic_replicates_back(topic: str) -> bool:
+        lists = [own[topic, scope] for scope in (Scope.LOCAL, Scope.GLOBAL) if own.get((topic, scope))]
+        return source.cluster in lists[0] if lists else str(TopicName.parse(topic).namespace) in back
+
+    def one_way(clusters: tuple[str, ...]) -> list[str]:
+        return [name for name in clusters if target.cluster not in clusters or name != source.cluster]
+
+    namespaces = tuple(
+        state
+        if state.name in back
+        else replace(state, policies={**state.policies, "replication_clusters": one_way(_replicates_to(state))})
+        for state in source.namespaces
+    )
+    policies = tuple(
+        replace(state, policies={**state.policies, TOPIC_CLUSTERS: one_way(tuple(clusters))})
+        if (clusters := state.policies.get(TOPIC_CLUSTERS)) and not topic_replicates_back(state.topic)
+        else state
+        for state in source.topic_policies
+    )
+    return replace(source, namespaces=namespaces, topic_policies=policies)
+
+
+def _replicates_to(state: NamespaceState) -> tuple[str, ...]:
+    return tuple(state.policies.get("replication_clusters") or ())
+
+
 def _without_mark(topic: TopicState) -> TopicState:
     if MIGRATED_PROPERTY not in topic.properties:
         return topic
     properties = {key: value for key, value in topic.properties.items() if key != MIGRATED_PROPERTY}
-    return dataclasses.replace(topic, properties=properties)
+    return replace(topic, properties=properties)
 
 
 def known_after_plan(source: Snapshot, target: Snapshot) -> set[str]:

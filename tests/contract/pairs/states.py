@@ -77,6 +77,13 @@ async def replicated_to_a_third(shell: Shell, worlds: Worlds) -> None:
         world.links |= links(world, ("blue", "green"), ("green", "blue"), ("blue", "c"), ("green", "c"))
 
 
+async def replicated_one_way(shell: Shell, worlds: Worlds) -> None:
+    """Blue replicates it to green, which only receives."""
+    succeeded(await run(shell, "replicate", "blue", "--receive-only", "green", *namespaces(worlds), "--yes"))
+    for world in worlds:
+        world.links |= links(world, BOTH)
+
+
 async def replicated_by_topic(shell: Shell, worlds: Worlds) -> None:
     """One of its topics is replicated, by a list of its own."""
     topics = many("--topics", [world.orders for world in worlds])
@@ -208,6 +215,7 @@ STATES: dict[str, State] = {
     "reconciled": reconciled,
     "replicated": replicated,
     "replicated to a third": replicated_to_a_third,
+    "replicated one way": replicated_one_way,
     "replicated by topic": replicated_by_topic,
     "made by hand": made_by_hand,
     "lists by hand": lists_by_hand,

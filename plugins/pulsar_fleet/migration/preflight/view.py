@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.versions import Redirect, release_of
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
-from pulsar_fleet.planning.translation import translate_snapshot
+from pulsar_fleet.planning.translation import translate_snapshot, without_way_back
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.context import Measurements, Pair, Probes
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
@@ -294,8 +294,13 @@ class View:
     def _strategy(self, name: NamespaceName) -> Strategy:
         return self.strategies.get(name, Strategy.REDIRECT)
 
+    @property
+    def copied_from_blue(self) -> Snapshot:
+        """What green is to be equal to: blue, without making green replicate into it."""
+        return without_way_back(self.blue.snapshot, self.green.snapshot)
+
     def pair(self) -> Pair:
         """Both snapshots, as input of the checks that all procedures share."""
-        blue, green = self.blue.snapshot, self.green.snapshot
+        blue, green = self.copied_from_blue, self.green.snapshot
         probes = Probes(schemas=self.survey.answers, target=Measurements(bookies=self.survey.bookies))
         return Pair(blue, green, translate_snapshot(blue, green)[0], probes)

@@ -26,6 +26,7 @@ from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Change, Plan
+from pulsar_fleet.planning.translation import without_way_back
 from pulsar_fleet.snapshot.collect import collect
 
 
@@ -51,7 +52,7 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
             on_blue = with_original_tenants(on_blue, original)
         require_complete(on_blue)
         require_complete(on_green)
-        plan = plan_changes(on_blue, on_green, subscriptions=subscriptions)
+        plan = plan_changes(without_way_back(on_blue, on_green), on_green, subscriptions=subscriptions)
         run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
         secrets = await read_secrets(plan, blue, redactor)
         allow = await _harmless(plan, green)

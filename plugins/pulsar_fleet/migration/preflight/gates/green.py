@@ -94,7 +94,7 @@ def no_change_needs_permission(view: View) -> Iterator[Finding]:
     if not view.expected.prepares_green:
         return
     moving = {facts.namespace for facts in view.moving}
-    for change in plan_changes(view.blue.snapshot, view.green.snapshot, subscriptions=False).needing_permission():
+    for change in plan_changes(view.copied_from_blue, view.green.snapshot, subscriptions=False).needing_permission():
         topics = change.resource in (Resource.TOPIC, Resource.TOPIC_POLICY)
         if topics or (change.namespace is not None and change.namespace not in moving):
             continue
@@ -110,8 +110,8 @@ def no_change_needs_permission(view: View) -> Iterator[Finding]:
 
 def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
     """Changes by gate and namespace (or tenant), without the resources of a namespace that is missing itself."""
-    blue, green = view.blue.snapshot, view.green.snapshot
-    plan = plan_changes(blue, green)
+    green = view.green.snapshot
+    plan = plan_changes(view.copied_from_blue, green)
     lasting = _lasting(plan.changes)
     missing = {str(change.namespace) for change in lasting if _makes_namespace(change)}
     read = {namespace.name for namespace in green.namespaces}
