@@ -25,7 +25,8 @@ from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
-from pulsar_fleet.snapshot.resources import read_partition_counts, read_topic_lists
+from pulsar_fleet.snapshot.resources import lists_of_topics, read_partition_counts, read_topic_lists
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
@@ -156,15 +157,12 @@ async def topics_without(
     namespace: NamespaceName,
     cluster: str,
     topics: Iterable[TopicName],
-    with_lists: Collection[TopicName],
 ) -> frozenset[TopicName]:
-    """Those of the topics, never partitions, that do not replicate to `cluster`; two calls for each of `with_lists`.
-
-    :param with_lists: the topics that may have a list of their own.
-    """
-    in_namespace = cluster in await _clusters(blue, namespace)
-    listing = await _listing(blue, cluster, with_lists)
-    return frozenset(topic for topic in topics if not listing.get(topic, in_namespace))
+    """Those of the topics, never partitions, that do not replicate to `cluster` now, by their own lists too."""
+    async with TopicPolicyReader(blue, None) as reader:
+        own = lists_of_topics(await reader.read(namespace))
+    listed = frozenset(await _clusters(blue, namespace))
+    return frozenset(topic for topic in topics if cluster not in own.get(topic, listed))
 
 
 async def topics_with(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> tuple[TopicName, ...]:

@@ -17,34 +17,33 @@ async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: 
     """Let the replicator to `cluster` begin in what is stored; call it before replication begins.
 
     It creates the replicator's cursor, which would begin at the newest message. The topic must stay loaded until
-    replication begins: a topic that is loaded without it removes the cursor (observed).
+    replication begins: a topic that is loaded without it removes the cursor (observed). One that exists stays where it
+    is: the call that creates it again would set it back, and everything would be sent twice (observed on 4.2.4).
 
     :param topic: a plain topic or a partition.
     :param since: begin at the first message that was published then or later; None: at the first stored message.
     """
     name = replicator_cursor(cluster)
-    position = await _first_stored(source, topic) if since is None else await _first_since(source, topic, since)
-    try:
-        await source.create_subscription(topic, name, position)
-    except Conflict:
-        if name not in cursors_in_stats(await source.internal_stats(topic)):
-            # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
-            await source.delete_subscription(topic, name)
-            await source.create_subscription(topic, name, position)
-
-
-async def _first_stored(source: AdminClient, topic: TopicName) -> str:
-    """The earliest position; the latest of a topic that has ended without a ledger, and so without a message.
-
-    Observed on 4.2.4: a terminated topic that never had a message has no ledger when it is loaded again, and the broker
-    never answers the call that sets a cursor to its earliest position.
-    """
     try:
         stored = await source.internal_stats(topic)
     except NotFound:
         # A partition that nobody has used yet.
-        return EARLIEST
-    return EARLIEST if stored.get("ledgers") else LATEST
+        await source.create_subscription(topic, name, EARLIEST)
+        return
+    if name in cursors_in_stats(stored):
+        return
+    # Observed on 4.2.4: a terminated topic that never had a message has no ledger when it is loaded again, and the
+    # broker never answers the call that sets a cursor to its earliest position.
+    first = EARLIEST if stored.get("ledgers") else LATEST
+    position = first if since is None else await _first_since(source, topic, since)
+    try:
+        await source.create_subscription(topic, name, position)
+    except Conflict:
+        if name in cursors_in_stats(await source.internal_stats(topic)):
+            return
+        # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
+        await source.delete_subscription(topic, name)
+        await source.create_subscription(topic, name, position)
 
 
 async def _first_since(source: AdminClient, topic: TopicName, since: datetime) -> Position | str:

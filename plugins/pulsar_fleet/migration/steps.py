@@ -117,7 +117,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             names = await asyncio.gather(*reserving)
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
             lists = original.own_lists(move.namespace) if original else {}
-            missing = await topics_without(blue, move.namespace, moves.green, move.topics, lists)
+            missing = await topics_without(blue, move.namespace, moves.green, move.topics)
             copying = (copy_from(blue, topic, moves.green) for topic in move.partitions if topic.parent in missing)
             await asyncio.gather(*copying)
             await begin_replication(blue, moves.blue, move.namespace, moves.green, lists)
