@@ -627,6 +627,7 @@ INVENTORY: tuple[Group, ...] = (
             "superuser-needed": ("token of a superuser",),
             "topic-not-readable": ("correct the cause",),
             "transactions-in-use": ("stop the transactional applications",),
+            "unread-not-copied": ("let the application read them on",),
         },
     ),
     Group(

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pulsar
 import pytest
 from tests.contract.migration.test_faults import CutAfter
+from tests.support.replication import know_each_other, wait_linked
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -23,13 +24,18 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import begin_replication, end_replication, register_cluster
+from pulsar_fleet.links.start_position import copy_from
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.preflight.earlier_copies import read_uncopied
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.proof.steps import verify_messages as prove_messages
 from pulsar_fleet.migration.proof.steps import verify_subscriptions
@@ -404,6 +410,38 @@ async def test_a_moved_topic_with_a_list_of_its_own_has_it_back_in_the_end(
     assert await read_clusters_in_effect(on_blue, topic) == ["blue", "green"]
     await clean_up_blue(carried.sides, carried.run, carried.moves, carried.before)
     assert await read_clusters_in_effect(on_blue, topic) == ["blue"]
+
+
+async def test_unread_entries_from_before_a_replication_are_counted(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    """Replication by hand begins with the next message: nothing that was stored before reaches green."""
+    name, messages = new_namespace(), 1_000
+    await make(on_blue.connection, on_green.connection, name, tmp_path, messages, "late")
+    topic, entries = TopicName(name, "late"), messages // BATCH
+    unread = {reader: len(place.unread(entries)) for reader, place in readers(entries).items()}
+    await know_each_other(on_blue, on_green)
+    await on_blue.post(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+
+    async def uncopied() -> dict[str, int]:
+        found, notes = await read_uncopied(on_blue, on_green, [TopicStats.of(topic, await on_blue.stats(topic))])
+        assert notes == ()
+        return found.get(topic, {})
+
+    expected = {reader: count for reader, count in unread.items() if count}
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue", "green"])
+    await wait_linked(on_blue, [topic], "green")
+    assert await uncopied() == expected
+    await asyncio.to_thread(write, on_blue.connection, topic, range(messages, messages + BATCH))
+    async with asyncio.timeout(20):
+        while not (await on_green.internal_stats(topic))["numberOfEntries"]:
+            await asyncio.sleep(0.1)
+    assert await uncopied() == expected
+    link = cursors_in_stats(await on_blue.internal_stats(topic))[replicator_cursor("green")]
+    await copy_from(on_blue, topic, "green")
+    assert cursors_in_stats(await on_blue.internal_stats(topic))[replicator_cursor("green")] == link
+    await asyncio.to_thread(deliveries, on_blue.connection, topic, "earliest")
+    assert await uncopied() == {reader: count for reader, count in expected.items() if reader != "earliest"}
 
 
 async def test_a_replicated_subscription_keeps_flag_and_cursor_when_set_twice(

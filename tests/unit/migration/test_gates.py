@@ -329,6 +329,16 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     (
+        "unread-not-copied",
+        lambda base: repointed(
+            with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: {"app": 3}})
+        ),
+    ),
+    (
+        "abandoned-subscription unread-not-copied",
+        lambda base: replicating(with_facts(stats(**IDLE)(base), uncopied={TOPIC: {"archive": 3}})),
+    ),
+    (
         "migrated-property",
         lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
     ),
@@ -463,6 +473,9 @@ NEAREST: dict[str, Spoil] = {
     "replicator-disconnected": lambda base: with_facts(stats(**LINK)(base), links={TOPIC: frozenset({"west"})}),
     "replication-backlog": linked,
     "replicates-into-blue": linked,
+    "unread-not-copied": lambda base: replicating(
+        with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: {"app": 3}})
+    ),
     "migrated-property": lambda base: with_blue(
         base,
         snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"}, terminated=True),

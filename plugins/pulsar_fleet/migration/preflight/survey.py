@@ -1,8 +1,9 @@
 """Read from both clusters what the gates check. Changes nothing; loads the topics of the namespaces on blue.
 
 Calls: those of two snapshots (six for a namespace, two for a topic, a fixed number for the cluster and each broker),
-two for the clients and the compacted view of each topic on blue, one for its transactions where brokers have them, one
-for each namespace's non-persistent topics, a few for the redirect.
+two for the clients and the compacted view of each topic on blue, one for its transactions where brokers have them, a
+few for a topic that is replicated to green already, one for each namespace's non-persistent topics, a few for the
+redirect.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pulsar_fleet.links.partition_stats import read_partitions
 from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to
 from pulsar_fleet.migration.cutover.termination import ended_by_owner
 from pulsar_fleet.migration.preflight.compacted_topics import read_compacted
+from pulsar_fleet.migration.preflight.earlier_copies import read_uncopied
 from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
 from pulsar_fleet.migration.preflight.redirect_probe import (
     addresses_of_all,
@@ -232,6 +234,8 @@ async def _namespace(
     ]
     compacted, unread_views = await read_compacted(blue, stored, contents.compacting)
     transacted, unread_buffers = await read_transacted(blue, stored if contents.transactional else ())
+    linked = [stats for stats in partitions if green_contents.cluster in links.get(stats.topic.parent, ())]
+    uncopied, unread_copies = await read_uncopied(blue, green, [stats for stats in linked if stats.topic in stored])
     ended = await asyncio.gather(
         *(
             attempts.read(str(topic), ended_by_owner(blue, topic, topic.partitions(count), stored))
@@ -249,7 +253,7 @@ async def _namespace(
         topics=topics,
         partitions=partitions,
         links=links,
-        unread=(*unread, *unread_views, *unread_buffers, *attempts.take_notes()),
+        unread=(*unread, *unread_views, *unread_buffers, *unread_copies, *attempts.take_notes()),
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
         retained=contents.retained.get(text, ""),
@@ -258,6 +262,7 @@ async def _namespace(
         shadows=shadows,
         compacted=compacted,
         transacted=transacted,
+        uncopied=uncopied,
     )
 
 

@@ -280,7 +280,7 @@ class View:
     @property
     def redirected(self) -> tuple[NamespaceFacts, ...]:
         """Those of `moving` whose clients blue would redirect to green."""
-        return tuple(facts for facts in self.moving if self._strategy(facts.namespace).redirects)
+        return tuple(facts for facts in self.moving if self.redirects(facts.namespace))
 
     @property
     def flags_cluster(self) -> bool:
@@ -290,6 +290,10 @@ class View:
     def replicates(self, name: NamespaceName) -> bool:
         """Whether the namespace is replicated before the cut-over."""
         return self._strategy(name).copies
+
+    def redirects(self, name: NamespaceName) -> bool:
+        """Whether blue redirects the clients of the namespace to green."""
+        return self._strategy(name).redirects
 
     def _strategy(self, name: NamespaceName) -> Strategy:
         return self.strategies.get(name, Strategy.REDIRECT)

@@ -30,6 +30,7 @@ class NamespaceFacts:
     :param scalable: scalable topics on blue, `topic://…`.
     :param compacted: partition on blue → what only readers of the compacted topic get.
     :param transacted: partitions in which transactions were used at any time.
+    :param uncopied: partition that blue replicates to green already → subscription → unread entries that green lacks.
     """
 
     namespace: NamespaceName
@@ -47,6 +48,7 @@ class NamespaceFacts:
     scalable: tuple[str, ...] = ()
     compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
     transacted: frozenset[TopicName] = frozenset()
+    uncopied: Mapping[TopicName, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

@@ -50,17 +50,15 @@ async def without_later(
     )
 
 
-async def oldest_copy(
-    copies: Copies, names: tuple[str, str], first: Position, target: TopicBounds
-) -> tuple[int, Position | None]:
-    """The target's first copy of what the source still has; its end, and None, if it has none."""
-    for begin in range(0, min(target.end, _MOST_LOOKED_AT), _LOOKED_AT_ONCE):
-        numbers = range(begin, min(begin + _LOOKED_AT_ONCE, target.end))
+async def oldest_copy(copies: Copies, names: tuple[str, str], first: Position, end: int) -> tuple[int, Position | None]:
+    """The first copy of the source's entries from `first` on among the target's first `end`; (0, None) if none is."""
+    for begin in range(0, min(end, _MOST_LOOKED_AT), _LOOKED_AT_ONCE):
+        numbers = range(begin, min(begin + _LOOKED_AT_ONCE, end))
         origins = await asyncio.gather(*(origin_of(copies, number) for number in numbers))
         for number, origin in zip(numbers, origins, strict=True):
             if origin is not None and origin >= first:
                 return number, origin
-    if target.end <= _MOST_LOOKED_AT:
+    if end <= _MOST_LOOKED_AT:
         return 0, None
     raise Unprovable(
         f"its first {_MOST_LOOKED_AT:,} entries on {names[1]} have no copy of what {names[0]} still "

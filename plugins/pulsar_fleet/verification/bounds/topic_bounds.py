@@ -190,7 +190,7 @@ class Bounder:
             if earlier := scope.earlier.get(str(topic)):
                 target = target_after(earlier, target, self.names[1])
             else:
-                number, oldest = await oldest_copy(copies, self.names, source.first, target)
+                number, oldest = await oldest_copy(copies, self.names, source.first, target.end)
                 target = replace(target, begin=number)
                 if oldest is not None and oldest > source.first:
                     source, notes = self._from_oldest(scope, topic, source, oldest)

@@ -58,6 +58,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     topics.replicators_are_connected,
     topics.no_cluster_replicates_into_blue,
     topics.replicated_namespaces_are_not_redirected,
+    topics.subscriptions_have_read_what_was_not_copied,
     topics.no_topic_has_the_property_of_the_broker,
     topics.functions_are_reported,
     compaction.compacted_values_are_moved,

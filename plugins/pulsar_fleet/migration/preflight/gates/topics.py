@@ -50,6 +50,12 @@ _COPIED = blocks(
     Owner.RUN,
     "Consumers get each message twice: as a copy on {green}, and on {blue} before they are redirected.",
 )
+_UNCOPIED = blocks(
+    "unread-not-copied",
+    Owner.APPLICATION,
+    "On {green} the subscription would continue behind them: its application would never get them.",
+    never_waived="no cursor can point to messages that {green} does not have.",
+)
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
@@ -230,6 +236,27 @@ def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
                 f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, first {copied[0]}",
                 "move the namespace with replicate_then_switch.",
             )
+
+
+def subscriptions_have_read_what_was_not_copied(view: View) -> Iterator[Finding]:
+    """Replication that somebody set up began with the messages of that time, and green removes what nobody keeps there.
+
+    What a consumer has not read it reads on blue before it is redirected; other subscriptions continue on green.
+    """
+    for facts in view.moving:
+        if not view.replicates(facts.namespace):
+            continue
+        redirected = view.redirects(facts.namespace)
+        subscriptions = {stats.topic: stats.subscriptions for stats in facts.partitions}
+        for topic, lacking in sorted(facts.uncopied.items()):
+            for name, entries in sorted(lacking.items()):
+                if not (redirected and subscriptions[topic][name].consumers):
+                    yield _UNCOPIED.finding(
+                        f"{topic} {name}",
+                        f"{entries:,} unread entries that {view.green.name} does not have: {view.blue.name} stored "
+                        f"them before the oldest one that it has",
+                        "let the application read them on {blue}, then run again.",
+                    )
 
 
 def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
