@@ -15,6 +15,7 @@ from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.policy_sync.guards.added_clusters import added_clusters, harmful_policies, leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.preflight.bookies import Bookies
+from pulsar_fleet.snapshot.model import TopicPolicyState
 
 LIST, TOPIC_LIST = "replication_clusters", "local/replicationClusters"
 
@@ -113,3 +114,16 @@ def test_an_ensemble_of_a_topic_is_judged_like_that_of_its_namespace() -> None:
     row = replace(change(Resource.TOPIC_POLICY, "local/persistence", None, FIVE), name="persistent://acme/orders/a")
     plan = Plan(source="the merge", target="blue", changes=(row,))
     assert list(harmful_policies(plan, full_pair().source, Bookies(count=1))) == [row.id]
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_replicated_topic_keeps_its_namespace_from_requiring_encryption(planned: bool) -> None:
+    row, topic = change(Resource.POLICY, "encryption_required", None, True), "persistent://acme/orders/a"
+    both = {"replicationClusters": ["blue", "green"]}
+    snapshot = replace(
+        full_pair().source, topic_policies=() if planned else (TopicPolicyState(topic, "local", both, 0),)
+    )
+    listed = replace(change(Resource.TOPIC_POLICY, TOPIC_LIST, None, ["blue", "green"]), name=topic)
+    plan = Plan(source="the merge", target="blue", changes=(row, *((listed,) if planned else ())))
+    assert list(harmful_policies(plan, snapshot, None)) == [row.id]
+    assert not harmful_policies(replace(plan, changes=(row,)), replace(snapshot, topic_policies=()), None)

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
@@ -29,6 +29,7 @@ from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.preflight.target_limits import BOOKIES, ENCRYPTION, Effective
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import lists_of_topics
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,12 @@ def harmful_policies(plan: Plan, snapshot: Snapshot, bookies: Bookies | None) ->
             documents.setdefault(change.name, {})[change.field] = change.after
         elif change.resource is Resource.NAMESPACE and not change.field:
             documents[change.name] = dict(change.after or {})
+    lists = dict(lists_of_topics(snapshot.topic_policies))
+    for change in plan.changes:
+        if _is_of_topic(change) and (clusters := _written(change).get(TOPIC_CLUSTERS)):
+            lists[TopicName.parse(change.name)] = frozenset(clusters)
+    replicated = {name for name, document in documents.items() if len(document.get(_LIST) or ()) > 1}
+    replicated |= {str(topic.namespace) for topic, clusters in lists.items() if len(clusters) > 1}
     reasons: dict[str, str] = {}
     for change in plan.changes:
         written, of_topic = _written(change), _is_of_topic(change)
@@ -95,8 +102,7 @@ def harmful_policies(plan: Plan, snapshot: Snapshot, bookies: Bookies | None) ->
             configuration=snapshot.brokers[0].configuration if snapshot.brokers else {},
             bookies=bookies,
         )
-        replicated = len(document.get(_LIST) or ()) > 1
-        for field, limit in ((_PERSISTENCE, BOOKIES), *([(_ENCRYPTION, ENCRYPTION)] if replicated else [])):
+        for field, limit in ((_PERSISTENCE, BOOKIES), *([(_ENCRYPTION, ENCRYPTION)] if name in replicated else [])):
             if written.get(field) and (exceeded := limit.exceeded(after, after)):
                 reasons[change.id] = f"{limit.ids[0]}: {exceeded.evidence}; {limit.effect}"
     return reasons
