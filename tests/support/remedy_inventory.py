@@ -606,6 +606,7 @@ INVENTORY: tuple[Group, ...] = (
             "functions-in-namespace": ("create them on green",),
             "restart-repeats": ("connect applications to", "before they restart"),
             "retained-messages-stay": ("or nothing if nobody reads them again",),
+            "retained-messages-not-copied": ("let who needs them read them on",),
             "scalable-topics-stay": ("leave the namespace out of the run",),
             "shadow-stays": ("a deletion by hand can delete data of its source",),
             "change-needs-permission": ("decide which value is to apply",),

@@ -426,7 +426,7 @@ async def test_unread_entries_from_before_a_replication_are_counted(
     async def uncopied() -> dict[str, int]:
         found, notes = await read_uncopied(on_blue, on_green, [TopicStats.of(topic, await on_blue.stats(topic))])
         assert notes == ()
-        return found.get(topic, {})
+        return dict(found[topic].unread)
 
     expected = {reader: count for reader, count in unread.items() if count}
     await on_blue.post(f"/namespaces/{name.path}/replication", ["blue", "green"])

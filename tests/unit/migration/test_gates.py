@@ -48,7 +48,7 @@ from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, Expectations, View
 from pulsar_fleet.migration.stats.compaction import CompactedView
-from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
+from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts, Uncopied
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 from pulsar_fleet.snapshot.model import TopicPolicyState
@@ -331,12 +331,14 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     (
         "unread-not-copied",
         lambda base: repointed(
-            with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: {"app": 3}})
+            with_facts(
+                stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: Uncopied(3, {"app": 3})}
+            )
         ),
     ),
     (
         "abandoned-subscription unread-not-copied",
-        lambda base: replicating(with_facts(stats(**IDLE)(base), uncopied={TOPIC: {"archive": 3}})),
+        lambda base: replicating(with_facts(stats(**IDLE)(base), uncopied={TOPIC: Uncopied(3, {"archive": 3})})),
     ),
     (
         "migrated-property",
@@ -349,6 +351,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         lambda base: replicating(with_facts(base, compacted={TOPIC: CompactedView(10, in_log=False)})),
     ),
     ("retained-messages-stay", lambda base: with_facts(base, retained="the namespace")),
+    (
+        "retained-messages-not-copied",
+        lambda base: replicating(with_facts(base, retained="the namespace", uncopied={TOPIC: Uncopied(3, {})})),
+    ),
     ("shadow-stays", lambda base: with_facts(base, shadows={TOPIC: str(SECOND)})),
     ("read-only-copy-ends shadow-deletes-source", served_by("persistent://acme/readers/events")),
     ("scalable-topics-stay", lambda base: with_facts(base, scalable=("topic://acme/orders/a",))),
@@ -474,7 +480,7 @@ NEAREST: dict[str, Spoil] = {
     "replication-backlog": linked,
     "replicates-into-blue": linked,
     "unread-not-copied": lambda base: replicating(
-        with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: {"app": 3}})
+        with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: Uncopied(3, {"app": 3})})
     ),
     "migrated-property": lambda base: with_blue(
         base,
@@ -486,6 +492,7 @@ NEAREST: dict[str, Spoil] = {
         with_facts(base, compacted={TOPIC: CompactedView(10, in_log=True)})
     ),
     "retained-messages-stay": lambda base: replicating(with_facts(base, retained="the namespace")),
+    "retained-messages-not-copied": lambda base: replicating(with_facts(base, uncopied={TOPIC: Uncopied(3, {})})),
     "shadow-stays": lambda base: with_facts(base, shadows={}),
     "shadow-deletes-source": lambda base: base,
     "read-only-copy-ends": served_by("persistent://acme/orders/shadow"),

@@ -1,14 +1,14 @@
-"""Read what subscriptions have not read on blue, and green lacks: its copy began later, or it has removed its begin."""
+"""Read what green lacks of what blue replicates to it already: its copy began later, or it has removed its begin."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
-from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.cluster.admin.read_problems import Note
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.copies import Copies
@@ -16,6 +16,7 @@ from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to, subscription_cursors
+from pulsar_fleet.migration.stats.facts import Uncopied
 from pulsar_fleet.verification.bounds.copy_search import oldest_copy
 
 _LOOKED_AT = 64
@@ -24,33 +25,20 @@ _LOOKED_AT = 64
 
 async def read_uncopied(
     blue: AdminClient, green: AdminClient, linked: Sequence[TopicStats]
-) -> tuple[dict[TopicName, dict[str, int]], tuple[Note, ...]]:
-    """Partition → subscription → unread entries that green lacks, and a note for each that could not be read.
+) -> tuple[dict[TopicName, Uncopied], tuple[Note, ...]]:
+    """What green lacks, by partition, and a note for each partition that could not be read.
 
-    Calls: two for each partition with a backlog, one or more for the first of green's entries, and up to 64 of blue's.
+    Calls for each partition: two, one or more for the first of green's entries, and up to 64 of blue's.
 
     :param linked: the partitions that blue replicated to green before the run.
     """
-    attempts, lacking = PartialReads(), dict[TopicName, dict[str, int]]()
-    waiting = [stats for stats in linked if any(one.backlog for one in stats.subscriptions.values())]
-    for stats, found in zip(
-        waiting, await asyncio.gather(*(_attempt(blue, green, stats) for stats in waiting)), strict=True
-    ):
-        if isinstance(found, FleetError):
-            attempts.note(str(stats.topic), Problem.UNREADABLE, str(found))
-        elif found:
-            lacking[stats.topic] = dict(found)
+    attempts = PartialReads()
+    found = await asyncio.gather(*(attempts.read(str(stats.topic), _uncopied(blue, green, stats)) for stats in linked))
+    lacking = {stats.topic: one for stats, one in zip(linked, found, strict=True) if one and one.entries}
     return lacking, tuple(attempts.take_notes())
 
 
-async def _attempt(blue: AdminClient, green: AdminClient, stats: TopicStats) -> Mapping[str, int] | FleetError:
-    try:
-        return await _uncopied(blue, green, stats)
-    except FleetError as error:
-        return error
-
-
-async def _uncopied(blue: AdminClient, green: AdminClient, stats: TopicStats) -> Mapping[str, int]:
+async def _uncopied(blue: AdminClient, green: AdminClient, stats: TopicStats) -> Uncopied:
     names = await blue.cluster_name(), await green.cluster_name()
     internal = await blue.internal_stats(stats.topic)
     entries = Ledgers.of(internal)
@@ -59,15 +47,14 @@ async def _uncopied(blue: AdminClient, green: AdminClient, stats: TopicStats) ->
     confirmed = replicated_up_to(entries, internal, names[1])
     # What the replicator has not sent yet will come, unless it has no cursor: then it begins with the next message.
     begin = min(begin, len(entries) if confirmed is None else confirmed)
-    before = Intervals.of([(0, begin)])
-    lacking = {name: cursor.unread.minus(cursor.unread.minus(before)) for name, cursor in cursors.items()}
-    found = {name: len(unread) for name, unread in lacking.items() if unread}
-    if not found:
-        return {}
-    copies = Copies(blue, blue, stats.topic, entries, entries)
-    looked_at = sorted({number for unread in lacking.values() for number in unread.head(_LOOKED_AT)})[:_LOOKED_AT]
-    originals = await asyncio.gather(*(copies.is_original(number) for number in looked_at))
-    return found if any(originals) or max(found.values()) > len(looked_at) else {}
+    originals = Copies(blue, blue, stats.topic, entries, entries)
+    looked_at = range(max(begin - _LOOKED_AT, 0), begin)
+    published = await asyncio.gather(*(originals.is_original(number) for number in looked_at))
+    if begin == len(looked_at) and not any(published):
+        return Uncopied(0, {})
+    after = Intervals.of([(begin, len(entries))])
+    unread = {name: len(cursor.unread.minus(after)) for name, cursor in cursors.items()}
+    return Uncopied(begin, {name: count for name, count in unread.items() if count})
 
 
 async def _begin(

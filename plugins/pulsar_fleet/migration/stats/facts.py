@@ -12,6 +12,18 @@ from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, To
 from pulsar_fleet.migration.stats.compaction import CompactedView
 
 
+@dataclass(frozen=True, slots=True)
+class Uncopied:
+    """Entries of blue that are older than the oldest copy on green.
+
+    :param entries: their number.
+    :param unread: subscription → how many of them it has not read.
+    """
+
+    entries: int
+    unread: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceFacts:
     """One namespace on both clusters.
@@ -30,7 +42,7 @@ class NamespaceFacts:
     :param scalable: scalable topics on blue, `topic://…`.
     :param compacted: partition on blue → what only readers of the compacted topic get.
     :param transacted: partitions in which transactions were used at any time.
-    :param uncopied: partition that blue replicates to green already → subscription → unread entries that green lacks.
+    :param uncopied: partition that blue replicates to green already → what green lacks of it.
     """
 
     namespace: NamespaceName
@@ -48,7 +60,7 @@ class NamespaceFacts:
     scalable: tuple[str, ...] = ()
     compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
     transacted: frozenset[TopicName] = frozenset()
-    uncopied: Mapping[TopicName, Mapping[str, int]] = field(default_factory=dict)
+    uncopied: Mapping[TopicName, Uncopied] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

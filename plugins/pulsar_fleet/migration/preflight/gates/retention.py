@@ -27,6 +27,12 @@ _RETAINED = warns(
     "A redirect moves no stored message: who reads from the beginning on {green} does not get them.",
 )
 
+_UNCOPIED = warns(
+    "retained-messages-not-copied",
+    Owner.APPLICATION,
+    "Who reads from the beginning on {green} does not get them: its copy begins later.",
+)
+
 
 def retained_messages_are_reported(view: View) -> Iterator[Finding]:
     """Messages that every subscription has read, and that retention keeps on blue."""
@@ -36,6 +42,14 @@ def retained_messages_are_reported(view: View) -> Iterator[Finding]:
                 str(facts.namespace),
                 f"{facts.retained} retains messages on {view.blue.name}",
                 "move the namespace with replicate_then_switch, or nothing if nobody reads them again.",
+            )
+        elif facts.retained and facts.uncopied:
+            entries, first = sum(one.entries for one in facts.uncopied.values()), min(map(str, facts.uncopied))
+            yield _UNCOPIED.finding(
+                str(facts.namespace),
+                f"{entries:,} entries of {len(facts.uncopied)} partitions, first {first}, which {view.blue.name} "
+                f"replicates to {view.green.name} already",
+                "let who needs them read them on {blue} before, or nothing if nobody reads them again.",
             )
 
 

@@ -248,8 +248,8 @@ def subscriptions_have_read_what_was_not_copied(view: View) -> Iterator[Finding]
             continue
         redirected = view.redirects(facts.namespace)
         subscriptions = {stats.topic: stats.subscriptions for stats in facts.partitions}
-        for topic, lacking in sorted(facts.uncopied.items()):
-            for name, entries in sorted(lacking.items()):
+        for topic, lacking in sorted(facts.uncopied.items(), key=lambda item: str(item[0])):
+            for name, entries in sorted(lacking.unread.items()):
                 if not (redirected and subscriptions[topic][name].consumers):
                     yield _UNCOPIED.finding(
                         f"{topic} {name}",
