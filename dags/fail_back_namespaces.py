@@ -22,9 +22,8 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors.migration import MigrationSensor
+from pulsar_fleet.airflow.sensors.migration import MigrationSensor, Milestone
 from pulsar_fleet.airflow.tasks import failback, migration
-from pulsar_fleet.airflow.triggers.migration import Milestone
 from pulsar_fleet.settings.migration import FAILBACK_SETTINGS
 
 PROOF = {

@@ -27,9 +27,8 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import WaveApprovalOperator
 from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
 from pulsar_fleet.airflow.tasks import migration
-from pulsar_fleet.airflow.triggers.migration import Milestone
 from pulsar_fleet.settings.migration import SETTINGS
 
 PROOF = {

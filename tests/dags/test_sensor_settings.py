@@ -18,10 +18,9 @@ from pulsar_fleet.airflow import PulsarSubscriptionSensor
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.sensors import migration as sensors
 from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
-from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
 from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
-from pulsar_fleet.airflow.triggers.migration import Milestone
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.text import counted, did_you_mean, listed
 
 if TYPE_CHECKING:
+    from pulsar_fleet.airflow.triggers.waiting import Look
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.names import TopicName
 
@@ -203,15 +205,19 @@ _CONDITIONS: Mapping[str, type[Any]] = {
 }
 
 
-def arguments_of(condition: Any) -> dict[str, Any]:
-    """A condition as an argument of a trigger."""
-    return {"condition": type(condition).__name__, "settings": asdict(condition)}
+def arguments_of(condition: Any, pulsar_conn_id: str) -> dict[str, Any]:
+    """The arguments of `open_condition`."""
+    return {
+        "condition": type(condition).__name__,
+        "settings": asdict(condition),
+        "pulsar_conn_id": pulsar_conn_id,
+    }
 
 
-def condition_of(condition: str, settings: Mapping[str, Any]) -> Condition:
-    """The condition of `arguments_of`."""
+async def open_condition(condition: str, settings: Mapping[str, Any], pulsar_conn_id: str) -> Look:
+    """The looks of a trigger that waits for a condition; each reads the connection."""
     restored: Condition = _CONDITIONS[condition](**settings)
-    return restored
+    return partial(restored.read, pulsar_conn_id)
 
 
 async def _admin(conn_id: str) -> AdminClient:

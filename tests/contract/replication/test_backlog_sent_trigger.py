@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.data_centres import make_lagging, plan, request_of
 
-from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
+from pulsar_fleet.airflow.sensors.replication import open_backlog
+from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
@@ -39,14 +40,9 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
     namespace = new_namespace()
     events = await make_lagging(connections, on_blue, on_green, namespace)
     done = await plan(connections, request_of("blue", leaving=["green"], namespaces=[str(namespace)]), "leave")
-    trigger = BacklogSentTrigger(
-        connections={"clusters": ["blue"], "receive_only": [], "leaving": ["green"]},
-        planned=done.planned.to_json(),
-        run_id=done.run.id,
-        poll_seconds=1,
-        until=time.time() + 600,
-        end=9.0,
-    )
+    groups = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"]}
+    arguments = {"connections": groups, "planned": done.planned.to_json(), "run_id": done.run.id}
+    trigger = WaitTrigger(look=open_backlog, arguments=arguments, poll_seconds=1, until=time.time() + 600, end=9.0)
     fired = asyncio.ensure_future(anext(trigger.run()))
     await asyncio.sleep(2)
     threads = threading.active_count()
@@ -55,4 +51,4 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
     for partition in events.partitions(3):
         await on_blue.post(f"/{partition.path}/subscription/pulsar.repl.green/skip_all")
     async with asyncio.timeout(60):
-        assert (await fired).payload == {"end": 9.0}
+        assert (await fired).payload == {"status": "done", "message": "", "end": 9.0}

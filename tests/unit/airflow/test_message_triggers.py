@@ -1,8 +1,7 @@
-"""Triggers of messages and conditions survive the way through Airflow's database, and refuse unclear settings."""
+"""Triggers of messages refuse unclear settings."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,30 +9,12 @@ import pytest
 from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 
-from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of
 from pulsar_fleet.airflow.queues.pulsar import PulsarMessageQueueProvider
 from pulsar_fleet.airflow.triggers import messages
-from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest
 
 TOPIC = {"topic": "persistent://a/b/c", "subscription": "airflow"}
-
-
-@pytest.mark.parametrize(
-    "trigger",
-    [
-        PulsarMessageTrigger(**TOPIC, subscription_type="failover", max_messages=7, interval_seconds=0),
-        ConditionTrigger(
-            **arguments_of(BacklogCondition(**TOPIC, at_most=3)), pulsar_conn_id="pulsar_blue", poll_seconds=30
-        ),
-    ],
-)
-def test_a_trigger_is_rebuilt_from_what_it_serialises(trigger: Any) -> None:
-    path, arguments = trigger.serialize()
-    module, _, name = path.rpartition(".")
-    rebuilt = getattr(import_module(module), name)(**arguments)
-    assert rebuilt.serialize() == (path, arguments)
 
 
 def test_the_scheme_pulsar_is_this_trigger() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +13,8 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from pulsar_fleet.airflow.sensors import migration as sensors
 from pulsar_fleet.airflow.sensors import waiting
-from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
-from pulsar_fleet.airflow.triggers import migration as triggers
-from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
-from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.migration.model import Moves
@@ -31,8 +28,7 @@ LATER = NOW.timestamp() + 60
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is `NOW`."""
     monkeypatch.setattr(sensors, "datetime", SimpleNamespace(now=lambda zone: NOW.astimezone(zone)))
-    for module in (waiting, triggers):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=NOW.timestamp, monotonic=lambda: 0.0))
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(time=NOW.timestamp, monotonic=lambda: 0.0))
 
 
 @pytest.fixture
@@ -48,58 +44,6 @@ def drained(moves: JsonObject) -> MigrationSensor:
     return MigrationSensor(
         task_id="wait_drained", milestone=Milestone.DRAINED, blue="blue", green="green", moves=moves, timeout_minutes=90
     )
-
-
-def event(moves: JsonObject, *, blue: str = "blue", end: float = LATER) -> JsonObject:
-    """What the trigger sends."""
-    trigger = MigrationTrigger(
-        milestone="drained", blue=blue, green="green", moves=moves, run_id="run", poll_seconds=0, end=end
-    )
-
-    async def first() -> JsonObject:
-        return (await anext(trigger.run())).payload
-
-    return asyncio.run(first())
-
-
-def polled(monkeypatch: pytest.MonkeyPatch, *results: Status | Exception) -> None:
-    """What the polls of the trigger give, one after the other."""
-    remaining = iter(results)
-
-    async def poll(*_: Any) -> tuple[Status, str]:
-        result = next(remaining)
-        if isinstance(result, Exception):
-            raise result
-        return result, f"a line of {result.value}"
-
-    monkeypatch.setattr(triggers, "poll", poll)
-
-
-@pytest.mark.parametrize(
-    ("results", "status"),
-    [
-        ((Status.WAITING, Status.DONE), "done"),
-        ((Unavailable("a broker restarts"), Status.DONE), "done"),
-        ((Status.WAITING, Status.INCIDENT), "incident"),
-        ((PreconditionFailed("a line of error"),), "error"),
-    ],
-    ids=["milestone", "no answer", "incident", "error"],
-)
-def test_a_trigger_polls_until_there_is_something_to_say(
-    results: tuple[Any, ...], status: str, moves: JsonObject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    polled(monkeypatch, *results)
-    assert event(moves) == {"status": status, "message": f"a line of {status}", "end": LATER}
-
-
-def test_a_trigger_without_its_connection_sends_an_error(moves: JsonObject) -> None:
-    sent = event(moves, blue="nowhere")
-    assert (sent["status"], "nowhere" in sent["message"]) == ("error", True)
-
-
-def test_a_trigger_after_its_end_sends_a_timeout(moves: JsonObject) -> None:
-    sent = event(moves, end=NOW.timestamp())
-    assert (sent["status"], sent["message"]) == ("timeout", "not polled yet")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +80,7 @@ def test_a_sensor_that_defers_again_keeps_its_end(moves: JsonObject, monkeypatch
         sensor.execute(context)
     assert (first.value.method_name, first.value.trigger.end) == ("resume", end)
     with pytest.raises(TaskDeferred) as again:
-        sensor.resume(context, {"status": "incident", "message": "", "end": LATER})
+        sensor.resume(context, {"status": "done", "message": "", "end": LATER})
     assert again.value.trigger.end == LATER
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,9 @@ from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
 from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
-from pulsar_fleet.airflow.triggers import replication as triggers
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
-from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
+from pulsar_fleet.cluster.errors import Unavailable
 
 LINKS = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"], "drain_minutes": 60}
 PARAMS = {**LINKS, "origin": "blue", "target": "green", "arrival_minutes": 60}
@@ -62,7 +60,7 @@ def test_a_sensor_defers_by_default_until_nothing_is_missing(
     sensor = kind(task_id="wait", **own)
     with pytest.raises(TaskDeferred) as first:
         sensor.execute(context())
-    assert isinstance(first.value.trigger, BacklogSentTrigger | MomentTrigger)
+    assert isinstance(first.value.trigger, WaitTrigger | MomentTrigger)
     with pytest.raises(TaskDeferred):
         sensor.resume(context(), {"end": time.time() + 600})
     assert sensor.resume(context(), {"end": time.time() + 600}) == ""
@@ -101,29 +99,3 @@ def test_no_ending_link_skips_the_sensor(records: Path) -> None:
     sensor = BacklogSentSensor(task_id="wait", planned={"ends": False})
     with pytest.raises(AirflowSkipException, match="No link ends"):
         sensor.execute(context())
-
-
-@pytest.mark.parametrize(
-    ("answers", "until"),
-    [
-        (["4 are missing", Unavailable("a broker restarts"), ""], 600),
-        ([InvalidRequest("a link has come back")], 600),
-        (["4 are missing"], 0),
-    ],
-    ids=["sent", "error", "end"],
-)
-async def test_the_trigger_reads_until_a_worker_must_look(
-    answers: list[Any], until: float, records: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def unsent(*_: Any) -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    monkeypatch.setattr(triggers, "unsent_backlog", unsent)
-    settings = {"connections": {}, "planned": {}, "run_id": "r", "poll_seconds": 0}
-    trigger = BacklogSentTrigger(**settings, until=time.time() + until, end=9.0)
-    async with asyncio.timeout(10):
-        events = [event.payload async for event in trigger.run()]
-    assert (events, answers) == ([{"end": 9.0}], [])

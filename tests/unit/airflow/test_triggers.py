@@ -1,34 +1,81 @@
-"""Triggers survive the way through Airflow's database."""
+"""Triggers survive the way through Airflow's database; one looks until there is something to say."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from importlib import import_module
+from typing import Any
 
 import pytest
 from airflow.triggers.base import BaseTrigger
 
-from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
-from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone
+from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of, open_condition
+from pulsar_fleet.airflow.sensors.migration import Milestone, open_milestone
+from pulsar_fleet.airflow.sensors.replication import open_backlog
+from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
-from pulsar_fleet.airflow.triggers.replication import BacklogSentTrigger
+from pulsar_fleet.airflow.triggers.waiting import Look, WaitTrigger
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
-MIGRATION = {"blue": "b", "green": "g", "moves": {"uri": "m"}, "run_id": "r", "poll_seconds": 5, "end": 9.0}
-LINKS = {"connections": {"clusters": ["b"]}, "planned": {}, "run_id": "r", "poll_seconds": 5, "until": 8.0, "end": 9.0}
-CONDITION = {"condition": "C", "settings": {"topic": "t"}, "pulsar_conn_id": "p", "poll_seconds": 5.0, "end": 9.0}
+TOPIC = {"topic": "persistent://a/b/c", "subscription": "airflow"}
+MIGRATION = {"milestone": Milestone.DRAINED.value, "blue": "b", "green": "g", "moves": {"uri": "m"}, "run_id": "r"}
+LINKS = {"connections": {"clusters": ["b"]}, "planned": {}, "run_id": "r"}
+CONDITION = arguments_of(BacklogCondition(**TOPIC, at_most=3), "pulsar_blue")
 
 
 @pytest.mark.parametrize(
     "trigger",
     [
-        MigrationTrigger(milestone=Milestone.DRAINED.value, **MIGRATION),
-        ConditionTrigger(**CONDITION),
+        WaitTrigger(look=open_milestone, arguments=MIGRATION, poll_seconds=5, until=9.0, end=9.0),
+        WaitTrigger(look=open_condition, arguments=CONDITION, poll_seconds=30),
+        WaitTrigger(look=open_backlog, arguments=LINKS, poll_seconds=5, until=8.0, end=9.0),
         MomentTrigger(moment=8.0, end=9.0),
-        BacklogSentTrigger(**LINKS),
+        PulsarMessageTrigger(**TOPIC, subscription_type="failover", max_messages=7, interval_seconds=0),
     ],
-    ids=lambda trigger: type(trigger).__name__,
+    ids=["milestone", "condition", "backlog", "moment", "messages"],
 )
 def test_a_trigger_is_rebuilt_from_what_it_serialises(trigger: BaseTrigger) -> None:
     path, arguments = trigger.serialize()
     module, _, name = path.rpartition(".")
     rebuilt = getattr(import_module(module), name)(**arguments)
     assert rebuilt.serialize() == (path, arguments)
+
+
+ANSWERS: list[Any] = []
+
+
+async def open_answers(name: str) -> Look:
+    """Looks that give the answers, one after the other."""
+    if name == "nowhere":
+        raise PreconditionFailed("there is no connection 'nowhere'")
+
+    async def look() -> tuple[bool, str]:
+        answer = ANSWERS.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer), f"a line of {answer}"
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("answers", "name", "until", "status", "message"),
+    [
+        ((False, True), "blue", 60.0, "done", "a line of True"),
+        ((Unavailable("a broker restarts"), True), "blue", None, "done", "a line of True"),
+        ((PreconditionFailed("nothing can be read"),), "blue", 60.0, "error", "nothing can be read"),
+        ((), "nowhere", 60.0, "error", "there is no connection 'nowhere'"),
+        ((), "blue", -1.0, "timeout", "not read yet"),
+    ],
+    ids=["done", "no answer", "error", "no connection", "end"],
+)
+async def test_a_trigger_looks_until_there_is_something_to_say(
+    answers: tuple[Any, ...], name: str, until: float | None, status: str, message: str
+) -> None:
+    ANSWERS[:] = answers
+    ends = None if until is None else time.time() + until
+    trigger = WaitTrigger(look=open_answers, arguments={"name": name}, poll_seconds=0, until=ends, end=9.0)
+    async with asyncio.timeout(10):
+        events = [event.payload async for event in trigger.run()]
+    assert (events, ANSWERS) == ([{"status": status, "message": message, "end": 9.0}], [])

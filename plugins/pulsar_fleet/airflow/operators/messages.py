@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow.sdk import BaseOperator, Context
 
 from pulsar_fleet.airflow.lineage import topic_lineage
+from pulsar_fleet.airflow.triggers.waiting import Status, WaitTrigger
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class PulsarConsumeOperator(BaseOperator):
 
     def resume(self, context: Context, event: JsonObject) -> JsonObject:
         """Consume what the trigger saw, or fail with its sentence; defer again when another consumer took it."""
-        if "error" in event:
+        if event["status"] == Status.ERROR:
             raise PreconditionFailed(str(event["error"]))
         result = self._consume()
         if not result["messages"]:
@@ -144,8 +145,7 @@ class PulsarConsumeOperator(BaseOperator):
         return result
 
     def _defer(self) -> NoReturn:
-        from pulsar_fleet.airflow.conditions import MessageCondition, arguments_of
-        from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
+        from pulsar_fleet.airflow.conditions import MessageCondition, arguments_of, open_condition
 
         condition = MessageCondition(
             topic=self.topic,
@@ -153,9 +153,8 @@ class PulsarConsumeOperator(BaseOperator):
             subscription_type=self.subscription_type,
             initial_position=self.initial_position,
         )
-        trigger = ConditionTrigger(
-            **arguments_of(condition), pulsar_conn_id=self.pulsar_conn_id, poll_seconds=_POLL_SECONDS
-        )
+        arguments = arguments_of(condition, self.pulsar_conn_id)
+        trigger = WaitTrigger(look=open_condition, arguments=arguments, poll_seconds=_POLL_SECONDS)
         self.defer(trigger=trigger, method_name="resume")
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:

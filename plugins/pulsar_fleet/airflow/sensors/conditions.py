@@ -18,9 +18,10 @@ from pulsar_fleet.airflow.conditions import (
     SubscriptionCondition,
     TerminationCondition,
     arguments_of,
+    open_condition,
 )
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
-from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import Unavailable
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
@@ -58,22 +59,13 @@ class ClusterSensor(WaitingSensor):
 
     def trigger(self, context: Context, end: float) -> BaseTrigger:
         """The trigger that reads the condition."""
-        from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
-
-        return ConditionTrigger(
-            **arguments_of(self.condition()),
-            pulsar_conn_id=self.pulsar_conn_id,
-            poll_seconds=float(self.poke_interval),
-            end=end,
-        )
+        arguments = arguments_of(self.condition(), self.pulsar_conn_id)
+        return self.look_again(open_condition, arguments, end)
 
     def resume(self, context: Context, event: JsonObject) -> str:
         """Return what the trigger read, or fail with its sentence."""
-        if "timeout" in event:
-            raise self.timed_out(str(event["timeout"]))
-        if "error" in event:
-            raise PreconditionFailed(str(event["error"]))
-        return str(event["text"])
+        self.require_done(event)
+        return str(event["message"])
 
 
 class PulsarBacklogSensor(ClusterSensor):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -12,8 +14,8 @@ from airflow.sdk import Context
 from pulsar_fleet.airflow.conf import moves_of, procedure_of
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
-from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status, milestone_progress
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.airflow.triggers.waiting import Look, WaitTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.polling import POLL_SECONDS
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from pulsar_fleet.procedures.copy_wait import CopyWait
 
 _LONGEST_CHECK_SECONDS = 300
+
+
+class Milestone(StrEnum):
+    """What a migration can wait for."""
+
+    REPLICATED = "replicated"
+    REPOINTED = "repointed"
+    DRAINED = "drained"
 
 
 class MigrationSensor(WaitingSensor):
@@ -72,11 +82,7 @@ class MigrationSensor(WaitingSensor):
     def resume(self, context: Context, event: JsonObject) -> Any:
         """Take the trigger's event: finish, remediate incidents and defer again, or fail with what is missing."""
         self._render_timeout()
-        status = Status(event["status"])
-        if status is Status.TIMEOUT:
-            raise self.timed_out(str(event["message"]))
-        if status is Status.ERROR:
-            raise PreconditionFailed(str(event["message"]))
+        self.require_done(event)
         return self.poke_or_defer(context, float(event["end"]))
 
     def timed_out(self, figures: str) -> WaitTimedOut:
@@ -101,17 +107,11 @@ class MigrationSensor(WaitingSensor):
             # A broker may restart: keep polling until the timeout.
             return False, str(error)
 
-    def trigger(self, context: Context, end: float) -> MigrationTrigger:
+    def trigger(self, context: Context, end: float) -> WaitTrigger:
         """The trigger that polls and remediates nothing."""
-        return MigrationTrigger(
-            milestone=self.milestone.value,
-            blue=self.blue,
-            green=self.green,
-            moves=self.moves,
-            run_id=current_run(context).id,
-            poll_seconds=float(self.poke_interval),
-            end=end,
-        )
+        sides, run_id = {"blue": self.blue, "green": self.green}, current_run(context).id
+        arguments = {"milestone": self.milestone.value, **sides, "moves": self.moves, "run_id": run_id}
+        return self.look_again(open_milestone, arguments, end)
 
     def _render_timeout(self) -> None:
         if self.timeout_minutes is not None:
@@ -172,11 +172,44 @@ class ChangeWindowSensor(WaitingSensor):
         return calendar.permission(datetime.now(UTC), "This wave")
 
 
+async def open_milestone(milestone: str, blue: str, green: str, moves: JsonObject, run_id: str) -> Look:
+    """The looks of a trigger that waits for a milestone, or for an incident that a worker has to remediate."""
+    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.procedures.copy_wait import CopyWait
+
+    sides = Sides(await aread_connection(blue), await aread_connection(green))
+    planned, run = await asyncio.to_thread(moves_of, moves), await asyncio.to_thread(Run.open, run_id)
+    return partial(poll, Milestone(milestone), CopyWait(sides, run, planned))
+
+
+async def poll(milestone: Milestone, copy: CopyWait) -> tuple[bool, str]:
+    """Whether a worker must go on, and a line of progress; changes nothing but cursors on green that no consumer uses.
+
+    Remediation runs on a worker: it writes to the clusters and to the ledger, and can block with a client.
+    """
+    from pulsar_fleet.migration.drain import steps as drain_steps
+
+    if milestone is not Milestone.DRAINED:
+        return await _progress(milestone, copy)
+    status = await drain_steps.poll_drain(copy.sides, copy.run, copy.moves)
+    return status.needs_worker, status.line()
+
+
 async def monitor(milestone: Milestone, copy: CopyWait) -> tuple[bool, str]:
     """Poll once and remediate; returns whether the milestone is reached, and a line of progress."""
     from pulsar_fleet.migration.drain import steps as drain_steps
 
     if milestone is not Milestone.DRAINED:
-        return await milestone_progress(milestone, copy)
+        return await _progress(milestone, copy)
     status = await drain_steps.monitor_drain(copy.sides, copy.run, copy.moves)
     return status.is_done, status.line()
+
+
+async def _progress(milestone: Milestone, copy: CopyWait) -> tuple[bool, str]:
+    from pulsar_fleet.migration.repoint.steps import repoint_progress
+
+    if milestone is Milestone.REPLICATED:
+        return await copy.look()
+    return await repoint_progress(copy.sides, copy.run, copy.moves)

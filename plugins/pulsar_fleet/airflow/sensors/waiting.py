@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSkipException, conf
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
+from pulsar_fleet.airflow.triggers.waiting import Status, WaitTrigger
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.polling import POLL_SECONDS, ShownLines
 from pulsar_fleet.cluster.text import duration
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
+
+    from pulsar_fleet.airflow.triggers.waiting import OpenLook
+    from pulsar_fleet.cluster.json import JsonObject
 
 _LATE_SECONDS = 60.0
 """The scheduler ends a deferred task so long after its timeout, if no triggerer did."""
@@ -54,6 +58,18 @@ class WaitingSensor(BaseSensorOperator):
 
         :param end: of the timeout, seconds since the epoch.
         """
+
+    def look_again(self, look: OpenLook, arguments: JsonObject, end: float, until: float | None = None) -> WaitTrigger:
+        """The trigger that looks until `until`, by default the end of the timeout."""
+        interval = float(self.poke_interval)
+        return WaitTrigger(look=look, arguments=arguments, poll_seconds=interval, until=until or end, end=end)
+
+    def require_done(self, event: JsonObject) -> None:
+        """Fail with what the trigger says of a timeout, or of what cannot be read."""
+        if event["status"] == Status.TIMEOUT:
+            raise self.timed_out(str(event["message"]))
+        if event["status"] == Status.ERROR:
+            raise PreconditionFailed(str(event["message"]))
 
     def timed_out(self, figures: str) -> WaitTimedOut:
         """The error at the end of the timeout."""
