@@ -19,7 +19,7 @@ from tests.support.forwarding import BATCH, Application, Readers, Traffic, Watch
 from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PermissionDenied
+from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotAllowed, NotFound, PermissionDenied
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.read_only.forwarding import forwarder as forwarding
@@ -409,9 +409,43 @@ async def test_where_messages_expire_nothing_is_forwarded(readers: Readers) -> N
     assert result.subscriptions == ()
     assert "messages expire there after 60 s" in result.problems[0]
     await readers.admin.delete(f"/namespaces/{readers.shadow.namespace.path}/messageTTL")
+    before = await readers.admin.namespace(readers.shadow.namespace)
+    assert (await readers.forward()).problems == ()
+    assert await readers.admin.namespace(readers.shadow.namespace) == before
+    await readers.admin.post(f"/{readers.shadow.path}/messageTTL", messageTTL=70, isGlobal=True)
+    await becomes(partial(readers.admin.get, f"/{readers.shadow.path}/messageTTL", isGlobal=True), 70)
+    assert "messages expire there after 70 s" in (await readers.forward()).problems[0]
+    await readers.admin.delete(f"/{readers.shadow.path}/messageTTL", isGlobal=True)
+    await becomes(partial(readers.admin.get, f"/{readers.shadow.path}/messageTTL", isGlobal=True), None)
     quota = {"policy": "consumer_backlog_eviction", "limitSize": 1000}
     await readers.admin.post(f"/namespaces/{readers.shadow.namespace.path}/backlogQuota", quota)
     assert "backlog quota has the policy" in (await readers.forward()).problems[0]
+
+
+@pytest.mark.parametrize(("limit", "forwards"), [(-1, True), (1000, False), (None, False)])
+async def test_a_quota_of_brokers_that_may_not_be_read_is_unknown(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, limit: int | None, forwards: bool
+) -> None:
+    await readers.make_subscription("s")
+    stats = readers.admin.stats
+
+    async def refuse() -> Any:
+        raise NotAllowed("not a superuser")
+
+    async def limited(topic: TopicName, **params: Any) -> Any:
+        return {**await stats(topic, **params), "backlogQuotaLimitSize": limit}
+
+    monkeypatch.setattr(readers.admin, "runtime_configuration", refuse)
+    monkeypatch.setattr(readers.admin, "stats", limited)
+    result = await readers.forward()
+    assert (len(result.subscriptions), len(result.problems)) == ((1, 0) if forwards else (0, 1))
+    if not forwards:
+        assert "set quotas of the namespace" in result.problems[0]
+        for kind in ("destination_storage", "message_age"):
+            path = f"/namespaces/{readers.shadow.namespace.path}/backlogQuota"
+            quota = {"policy": "producer_request_hold", "limitSize": -1, "limitTime": -1}
+            await readers.admin.post(path, quota, backlogQuotaType=kind)
+        assert (await readers.forward()).problems == ()
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])

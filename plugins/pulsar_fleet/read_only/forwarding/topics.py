@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
-from pulsar_fleet.cluster.errors import FleetError, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.errors import FleetError, NotAllowed, Unavailable
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import effective_value
+from pulsar_fleet.cluster.policies.model import TopicPolicy
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.read_only.forwarding.request import Request
 from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in, topics_in
 from pulsar_fleet.snapshot.resources import read_migrated_to
 
 _EVICTS = "consumer_backlog_eviction"
+_TTL, _QUOTAS = TOPIC_BY_FIELD["messageTTLInSeconds"], TOPIC_BY_FIELD["backLogQuotaMap"]
+_PATHS = {_TTL.field: "messageTTL", _QUOTAS.field: "backlogQuotaMap"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,22 @@ class Link:
 
     source: TopicName
     shadow: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """The policies of the readers' namespace, and the brokers' settings; None where the role may not read these."""
+
+    policies: Mapping[str, Json]
+    configuration: Mapping[str, Json] | None
+
+    @classmethod
+    async def read(cls, admin: AdminClient, namespace: NamespaceName) -> _Readers:
+        policies = comparable(await admin.namespace(namespace) or {}, await admin.cluster_name())
+        try:
+            return cls(policies, await admin.runtime_configuration())
+        except NotAllowed:
+            return cls(policies, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +59,7 @@ class Links:
 
 
 async def read_links(admin: AdminClient, request: Request) -> Links:
-    """The links of the namespace. Calls: three for it, up to six for each topic, two for each namespace of a source.
+    """The links of the namespace. Calls: five for it, up to nine for each topic, two for each namespace of a source.
 
     What the cluster refuses for one topic is its problem. A name in `topics` is only wrong where all could be read.
 
@@ -48,7 +70,9 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
     unread: list[str] = []
     migrations: dict[NamespaceName, str] = {}
     unknown = set(request.topics)
-    for shadow in await topics_in(admin, request.namespace):
+    listed = await topics_in(admin, request.namespace)
+    readers = await _Readers.read(admin, request.namespace)
+    for shadow in listed:
         try:
             source = await _source(admin, shadow)
             if source is None or (request.topics and not {shadow, source} & set(request.topics)):
@@ -58,7 +82,8 @@ async def read_links(admin: AdminClient, request: Request) -> Links:
             if source.namespace not in migrations:
                 policies = await admin.namespace(source.namespace) or {}
                 migrations[source.namespace] = await read_migrated_to(admin, source.namespace, policies)
-            problem = await _problem(admin, shadow, source, (count, of_source), migrations[source.namespace])
+            migration = migrations[source.namespace]
+            problem = await _problem(admin, shadow, source, (count, of_source), migration, readers)
         except Unavailable:
             raise
         except FleetError as error:
@@ -87,7 +112,12 @@ async def _source(admin: AdminClient, shadow: TopicName) -> TopicName | None:
 
 
 async def _problem(
-    admin: AdminClient, shadow: TopicName, source: TopicName, counts: tuple[int | None, int | None], migration: str
+    admin: AdminClient,
+    shadow: TopicName,
+    source: TopicName,
+    counts: tuple[int | None, int | None],
+    migration: str,
+    readers: _Readers,
 ) -> str:
     count, of_source = counts
     if of_source is None:
@@ -102,21 +132,54 @@ async def _problem(
             f"{shadow} is not forwarded: it has {count} partitions and {source} has {of_source}; run serve_read_only "
             "with remove, then without it."
         )
-    seconds = await admin.get(f"/{shadow.path}/messageTTL", applied=True) or 0
-    if int(seconds) > 0:
+    seconds = await _in_effect(admin, shadow, _TTL, readers)
+    if seconds is None and readers.configuration is None:
+        seconds = await admin.get(f"/{shadow.path}/messageTTL", applied=True)
+    if int(seconds or 0) > 0:
         return (
             f"{shadow} is not forwarded: messages expire there after {seconds} s, which acknowledges what no consumer "
             "has; set the message TTL of its namespace or topic to 0."
         )
-    if any(_evicting(await admin.get(f"/{shadow.path}/backlogQuotaMap", applied=True) or {})):
+    quotas = await _in_effect(admin, shadow, _QUOTAS, readers) or {}
+    if any(map(_evicts, quotas.values())):
         return (
             f"{shadow} is not forwarded: its backlog quota has the policy {_EVICTS}, which acknowledges what no "
             "consumer has; remove that quota."
         )
+    if readers.configuration is None and len(quotas) < len(_QUOTAS.sections) and await _has_quota(admin, shadow):
+        return (
+            f"{shadow} is not forwarded: a backlog quota of the brokers is in effect, and this role may not read "
+            f"whether its policy is {_EVICTS}, which acknowledges what no consumer has; set quotas of the namespace "
+            f"{shadow.namespace} for {' and '.join(_QUOTAS.sections)} with another policy."
+        )
     return ""
 
 
-def _evicting(quotas: JsonObject) -> Iterator[bool]:
-    for quota in quotas.values():
-        limits = (quota.get("limitSize") or quota.get("limit") or 0, quota.get("limitTime") or 0)
-        yield quota.get("policy") == _EVICTS and any(int(limit) > 0 for limit in limits)
+async def _in_effect(admin: AdminClient, topic: TopicName, policy: TopicPolicy, readers: _Readers) -> Json:
+    """A policy in effect for a topic; two calls.
+
+    Not what brokers answer to `applied`: that leaves out global policies, and the question for quotas writes the
+    defaults into the broker's copy of the namespace's policies, which the next change stores (observed on 4.2.4).
+    """
+    path = f"/{topic.path}/{_PATHS[policy.field]}"
+    local, shared = [await admin.get(path, isGlobal=scope) for scope in (False, True)]
+    return effective_value(
+        policy,
+        local={policy.field: local},
+        shared={policy.field: shared},
+        namespace=readers.policies,
+        configuration=readers.configuration or {},
+    )
+
+
+async def _has_quota(admin: AdminClient, topic: TopicName) -> bool:
+    """Whether a limit is in effect, by the statistics; old brokers do not say it."""
+    count = (await admin.partition_metadata(topic)).partitions
+    statistics = [await admin.stats(partition, precise=False) for partition in topic.partitions(count)]
+    limits = [stats.get(key) for stats in statistics for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime")]
+    return any(limit is None or int(limit) > 0 for limit in limits)
+
+
+def _evicts(quota: JsonObject) -> bool:
+    limits = (quota.get("limitSize") or quota.get("limit") or 0, quota.get("limitTime") or 0)
+    return quota.get("policy") == _EVICTS and any(int(limit) > 0 for limit in limits)
