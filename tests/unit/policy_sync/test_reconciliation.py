@@ -166,6 +166,18 @@ def test_a_list_with_a_missing_or_unknown_cluster_is_never_written() -> None:
     assert "leaves green out, which would delete its topics" in planned.left_alone[0].reason
 
 
+def test_what_is_in_a_tenant_that_is_not_created_is_left_alone_too() -> None:
+    tenant = TenantState("acme", (), ("blue", "mirror"))
+    blue, green = replace(snapshot("blue"), tenants=(tenant,)), replace(without_namespace("green"), tenants=())
+    comparison = compare(views(blue, green), {}, CompareOptions())
+    planned = plan(comparison, green, blue)
+    assert planned.changes == ()
+    assert {(entry.resource, entry.reason) for entry in planned.left_alone} == {
+        (Resource.TENANT, "green does not know mirror"),
+        (Resource.NAMESPACE, "the tenant acme is not created: green does not know mirror"),
+    }
+
+
 def test_a_namespace_nobody_agreed_on_is_created_with_the_others_values() -> None:
     blue, green = snapshot("blue", **{PRODUCERS: 5}, bundles={"numBundles": 7}), without_namespace("green")
     (change,) = plan(compare(views(blue, green), {}, CompareOptions()), green, blue).changes

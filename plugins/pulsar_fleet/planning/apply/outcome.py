@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -212,6 +212,22 @@ def dependencies(change: Change) -> frozenset[Key]:
         names = [*value.get("allowedClusters", ()), *value.get("replication_clusters", ())]
         keys |= {(Resource.CLUSTER, name) for name in names}
     return frozenset(keys - {(change.resource, change.name)})
+
+
+def left_without(changes: Iterable[Change], absent: Mapping[Key, str]) -> dict[str, str]:
+    """Id of each change that needs a resource which nobody creates, or what such a change would create → why.
+
+    :param changes: in the order in which they are applied.
+    :param absent: resources that neither exist nor are created → why.
+    """
+    reasons, missing = dict[str, str](), dict(absent)
+    for change in changes:
+        if needed := sorted(dependencies(change) & missing.keys()):
+            kind, name = needed[0]
+            reasons[change.id] = f"the {kind.value} {name} is not created: {missing[kind, name]}"
+            if creates_resource(change):
+                missing[change.resource, change.name] = missing[kind, name]
+    return reasons
 
 
 def check_creation(call: Call, own: str) -> None:

@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.planning.apply.outcome import creates_resource, left_without
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
@@ -66,9 +67,12 @@ async def leave_incompatible_out(
         except Unavailable as error:
             reasons[change.id] = str(error)
             undecided.add(change.name)
+    absent = {
+        (one.resource, one.name): reasons[one.id] for one in plan.changes if creates_resource(one) and one.id in reasons
+    }
+    reasons = {**left_without(plan.changes, absent), **reasons}
     refused = [change for change in plan.changes if change.id in reasons]
-    absent = {change.name for change in refused if change.before is None and not change.field}
-    kept = tuple(change for change in plan.changes if change.id not in reasons and change.name not in absent)
+    kept = tuple(change for change in plan.changes if change.id not in reasons)
     left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
     return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone)), frozenset(undecided)
 

@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
+from pulsar_fleet.planning.apply.outcome import left_without
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
@@ -101,16 +102,23 @@ def plan_repair(
     planner = Planner(replace(planned, topics=(*listed, *created)), snapshot, exact=True)
     current, documents = _Current(snapshot), {state.name: state.policies for state in planned.namespaces}
     skipped: list[LeftAlone] = []
+    absent: dict[tuple[Resource, str], str] = {}
     for resource in resources:
         for difference in _differences(resource, current, documents):
             if isinstance(difference, LeftAlone):
                 skipped.append(difference)
             elif reason := _reason_to_skip(difference, current, documents):
-                skipped.append(LeftAlone(difference.resource, difference.name, difference.field, reason))
+                skipped.append(LeftAlone.of(difference, reason))
+                if own in resource.missing:
+                    absent[resource.item] = reason
             else:
                 planner.add(difference)
         skipped += _impossible(resource, own)
-    return Plan(source=source, target=own, changes=planner.ordered(), left_alone=(*planner.left_alone, *skipped))
+    ordered = planner.ordered()
+    without = left_without(ordered, absent)
+    skipped += [LeftAlone(one.resource, one.name, one.field, without[one.id]) for one in ordered if one.id in without]
+    changes = tuple(change for change in ordered if change.id not in without)
+    return Plan(source=source, target=own, changes=changes, left_alone=(*planner.left_alone, *skipped))
 
 
 def revocations(plan: Plan) -> frozenset[str]:
