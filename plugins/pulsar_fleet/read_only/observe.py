@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_value, is_set
+from pulsar_fleet.cluster.policies.model import TopicPolicy
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
 from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -25,7 +26,7 @@ from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceS
 from pulsar_fleet.snapshot.resources import read_migrated_to, read_partition_counts, schema_state
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
-_RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
+_RETENTION, _COMPACTION = TOPIC_BY_FIELD["retentionPolicies"], TOPIC_BY_FIELD["compactionThreshold"]
 _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 
@@ -195,15 +196,18 @@ async def _source(
     statistics = [await admin.stats(partition, precise=False) for partition in stored]
     information = [await admin.internal_info(partition) for partition in stored]
     versions = [schema_state(topic, version) for version in await admin.schemas(topic)]
+    policies = comparable(document, own)
+    retentions = _effective(_RETENTION, await _own(admin, topic, "retention"), policies, configurations)
+    compactions = _effective(_COMPACTION, await _own(admin, topic, "compactionThreshold"), policies, configurations)
     return SourceState(
         topic=topic,
         partitions=partitions,
         shadow_of=source_in(await properties_of(admin, topic)),
         terminated=any("terminatedPosition" in info for info in information),
         compacted=any(COMPACTION in (info.get("cursors") or {}) for info in information),
-        compaction_bytes=int(await admin.get(f"/{topic.path}/compactionThreshold", applied=True) or 0),
+        compaction_bytes=max((int(value or 0) for value in compactions), default=0),
         linked=await shadow_topics_of(admin, topic),
-        retention=_least(await _retentions(admin, topic), comparable(document, own), configurations),
+        retention=min(retentions, key=retained_minutes_and_megabytes, default=None),
         bytes_per_second=sum(float(stats.get("msgThroughputIn") or 0) for stats in statistics),
         stored_bytes=sum(int(stats.get("storageSize") or 0) for stats in statistics),
         sent={} if request.remove else await _sent(admin, dict(zip(stored, statistics, strict=True))),
@@ -246,7 +250,7 @@ async def _shadow(admin: AdminClient, topic: TopicName, *, removing: bool, owned
         retiring=RETIRED_FROM in properties,
         stand_in=stand_in,
         readers=await _readers(admin, topic.partitions(partitions)) if removing else 0,
-        retentions=await _retentions(admin, topic),
+        retentions=await _own(admin, topic, "retention"),
         schemas=tuple(schema_values(schema_state(topic, version) for version in await admin.schemas(topic))),
         owners=await owners_of(admin, stored),
         bundles={partition: await admin.bundle(partition) for partition in stored},
@@ -270,22 +274,19 @@ async def _readers(admin: AdminClient, stored: Sequence[TopicName]) -> int:
     )
 
 
-async def _retentions(admin: AdminClient, topic: TopicName) -> dict[str, Json]:
-    """The retentions of the topic itself, by scope."""
+async def _own(admin: AdminClient, topic: TopicName, path: str) -> dict[str, Json]:
+    """A policy of the topic itself, by scope; two calls."""
     scopes = {"local": False, "global": True}
-    values = {scope: await admin.get(f"/{topic.path}/retention", isGlobal=value) for scope, value in scopes.items()}
+    values = {scope: await admin.get(f"/{topic.path}/{path}", isGlobal=value) for scope, value in scopes.items()}
     return {scope: value for scope, value in values.items() if value is not None}
 
 
-def _least(own: Mapping[str, Json], namespace: JsonObject, configurations: Sequence[Mapping[str, Json]]) -> Json:
-    effective = [
-        effective_value(
-            _RETENTION,
-            local={_RETENTION.field: own.get("local")},
-            shared={_RETENTION.field: own.get("global")},
-            namespace=namespace,
-            configuration=configuration,
-        )
+def _effective(
+    policy: TopicPolicy, own: Mapping[str, Json], namespace: JsonObject, configurations: Sequence[Mapping[str, Json]]
+) -> list[Json]:
+    """The policy in effect under the settings of each broker."""
+    local, shared = {policy.field: own.get("local")}, {policy.field: own.get("global")}
+    return [
+        effective_value(policy, local=local, shared=shared, namespace=namespace, configuration=configuration)
         for configuration in configurations
     ]
-    return min(effective, key=retained_minutes_and_megabytes, default=None)
