@@ -56,15 +56,15 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
 
     It keeps what a client uses on green by now. A second call undoes what is left.
 
-    :raises PreconditionFailed: a topic is terminated, so that only a second migration leads back, and nothing was
-        undone; or a setting could not be restored, and everything else was.
+    :raises PreconditionFailed: a topic is terminated, so that only a second migration leads back, or one has led back,
+        and nothing was undone; or a setting could not be restored, and everything else was.
     """
     original = find_original_settings(run)
     names = [move.namespace for move in moves.moves]
     async with held(sides, run, names), sides.open() as (blue, green):
         for move in moves.moves:
-            await _require_open(blue, move)
-        flags = [str(move.namespace) for move in moves.moves if await _clear(blue, move)]
+            await _require_open(blue, run, move)
+        flags = [str(move.namespace) for move in moves.moves if await _clear(blue, run, move)]
         replication, replicating = await _end_replication(blue, moves, original) if original else ([], [])
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
         in_use = await _delete_reserved_subscriptions(green, run)
@@ -83,11 +83,11 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
     return result
 
 
-async def require_reversible(sides: Sides, moves: Moves) -> None:
+async def require_reversible(sides: Sides, run: Run, moves: Moves) -> None:
     """Refuse by `PreconditionFailed` a run that has terminated a topic, as an abort does; nothing is changed."""
     async with sides.open() as (blue, _):
         for move in moves.moves:
-            await _require_open(blue, move)
+            await _require_open(blue, run, move)
 
 
 def without_used_topics(plan: Plan, used: Collection[TopicName]) -> tuple[Plan, tuple[str, ...]]:
@@ -111,20 +111,26 @@ def _deletes(change: Change) -> bool:
     return change.action is Action.DELETE and change.resource in (Resource.TOPIC, Resource.NAMESPACE, Resource.TENANT)
 
 
-async def _require_open(blue: AdminClient, move: Move) -> None:
+async def _require_open(blue: AdminClient, run: Run, move: Move) -> None:
     if len(open_ := await unterminated_partitions(blue, move)) != len(move.partitions):
         terminated = sorted(str(topic) for topic in move.partitions if topic not in open_)
         raise PreconditionFailed(
             f"{len(terminated)} of {len(move.partitions)} partitions of {move.namespace} are terminated, first "
             f"{terminated[0]}: nothing was undone. Finish the migration, then run fail_back_namespaces."
         )
+    if run.ledger.entered(run.id, str(move.namespace), Phase.CUT_OVER):
+        # To undo what it prepared would delete what applications use now.
+        raise PreconditionFailed(
+            f"The run {run.id} has moved {move.namespace}, and its topics are open on {blue.connection.name} again: "
+            "it was moved back, or made anew. There is nothing to undo, and nothing was undone."
+        )
 
 
-async def _clear(blue: AdminClient, move: Move) -> bool:
+async def _clear(blue: AdminClient, run: Run, move: Move) -> bool:
     if not await clear_flag(blue, move):
         return False
     # A broker may have checked the flag in the meantime.
-    await _require_open(blue, move)
+    await _require_open(blue, run, move)
     return True
 
 

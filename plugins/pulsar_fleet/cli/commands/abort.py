@@ -39,7 +39,7 @@ def abort(
         conf = record.conf if record else {}
         sides = run_interruptibly(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
         if dry_run:
-            _finish_dry_run(terminal, run, sides, moves)
+            _finish_dry_run(terminal, records, sides, moves)
         if not yes and not terminal.confirm(f"{counted(len(moves.moves), 'namespace')}. {_QUESTION}"):
             terminal.finish({"run": run}, ExitState.REFUSED)
         aborted = run_interruptibly(abort_migration(sides, records, moves))
@@ -48,12 +48,12 @@ def abort(
         terminal.finish({"run": run, **aborted.to_json()}, ExitState.PARTLY if aborted.kept else ExitState.DONE)
 
 
-def _finish_dry_run(terminal: Terminal, run: str, sides: Sides, moves: Moves) -> NoReturn:
+def _finish_dry_run(terminal: Terminal, run: Run, sides: Sides, moves: Moves) -> NoReturn:
     """Say whether the abort would be refused, and of what it would undo everything."""
-    run_interruptibly(require_reversible(sides, moves))
+    run_interruptibly(require_reversible(sides, run, moves))
     names = [str(move.namespace) for move in moves.moves]
     terminal.say(f"An abort would undo everything of {listed(names, 20)}. Dry run: nothing has been changed.")
-    terminal.finish({"run": run, "namespaces": names, "dry_run": True}, ExitState.DONE)
+    terminal.finish({"run": run.id, "namespaces": names, "dry_run": True}, ExitState.DONE)
 
 
 async def _sides(blue: str | None, green: str | None, moves: Moves, run: str) -> Sides:

@@ -1,0 +1,38 @@
+"""Which runs an abort refuses, by their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import abort
+from pulsar_fleet.migration.abort import require_reversible
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+
+NAME = NamespaceName("acme", "orders")
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARED, Phase.CUT_OVER])
+async def test_a_run_whose_namespace_was_moved_back_is_not_undone(
+    phase: Phase, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_terminated(*_: Any) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(abort, "unterminated_partitions", none_terminated)
+    run = Run.open("cli/migrate-1")
+    run.ledger.enter_phase(run.id, str(NAME), phase)
+    moves = Moves("blue", "green", (Move(NAME, Strategy.REDIRECT, "", {}, {}),))
+    sides = Sides(*(ClusterConnection(name=name, admin_url="http://127.0.0.1:9") for name in ("blue", "green")))
+    if phase is Phase.PREPARED:
+        await require_reversible(sides, run, moves)
+    else:
+        with pytest.raises(PreconditionFailed, match="it was moved back, or made anew"):
+            await require_reversible(sides, run, moves)
