@@ -59,6 +59,11 @@ def failure(cluster: str, method: str, path: str, answer: httpx.Response) -> Fle
     return kind(text, cluster=cluster, status=status)
 
 
+def is_migrated(error: Exception) -> bool:
+    """Whether the broker does not load a topic because a migration ended it: it has no clients, and gets none."""
+    return ALREADY_MIGRATED in str(error)
+
+
 def read_reason(answer: httpx.Response) -> tuple[str, bool]:
     """The broker's reason in one line, and whether it accepted our token.
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.error_map import is_migrated
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.lag import ReplicationProgress, read_replication_progress
-from pulsar_fleet.links.partition_stats import required_stats
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.replication.setup.links import partitions_of
@@ -27,11 +29,17 @@ _LISTS = ("replication_clusters", "allowed_clusters")
 async def connected_producers(admin: AdminClient, namespaces: Sequence[str]) -> dict[str, int]:
     """Topic or partition → the number of connected producers of applications. It loads the topics.
 
+    A topic that a migration ended there, and that does not load any more, has none.
+
     :raises FleetError: the statistics of a topic cannot be read, so that nobody knows.
     """
-    partitions = await partitions_of(admin, namespaces, ())
-    statistics = await required_stats(admin, partitions, precise=False)
-    return {str(topic): stats.producers for topic, stats in statistics.items()}
+    producers: dict[str, int] = {}
+    for topic, stats in (await stats_of(admin, await partitions_of(admin, namespaces, ()), precise=False)).items():
+        if isinstance(stats, TopicStats):
+            producers[str(topic)] = stats.producers
+        elif not is_migrated(stats):
+            raise stats
+    return producers
 
 
 def ending_links(plan: ReplicationPlan, namespace: str, source: str) -> tuple[Link, ...]:

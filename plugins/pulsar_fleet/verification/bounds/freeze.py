@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.error_map import ALREADY_MIGRATED
+from pulsar_fleet.cluster.admin.error_map import is_migrated
 from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
@@ -188,7 +188,7 @@ class Freezer:
 
 
 def _reason(error: FleetError | Unprovable) -> str:
-    if ALREADY_MIGRATED not in str(error):
+    if not is_migrated(error):
         return str(error)
     return (
         f"{error}: a migration has moved it, and it is not loaded there any more, so nothing of it can be read; the "
