@@ -56,6 +56,17 @@ def test_equal_messages_are_told_apart_by_their_turn(copies: int) -> None:
     assert disorder(["ak1"] * copies + ["ak2"], ["ak1"] * copies + ["ak2"]).moves == ()
 
 
+def test_a_message_between_two_equal_ones_changes_places_with_the_nearest() -> None:
+    assert moved(disorder(["ak1", "ak1", "ak2"], ["ak1", "ak2", "ak1"])) == [("5:1", "5:2")]
+
+
+@pytest.mark.parametrize("broken", [["rc3", "rd4"], ["rc3", "sc4"]], ids=["of a producer", "of a key"])
+def test_messages_that_break_an_order_are_the_first_of_the_displaced(broken: list[str]) -> None:
+    sides = (["pa1", "qb2", *broken], ["qb2", "pa1", *reversed(broken)])
+    displaced = match_messages(*([message(name, entry) for entry, name in enumerate(side)] for side in sides))
+    assert [placed.at_source.payload for placed in displaced] == [*broken, "pa1", "qb2"]
+
+
 def test_what_one_side_alone_holds_displaces_nothing() -> None:
     assert disorder(["ak1", "ak2", "ak3"], ["ak9", "ak2", "ak3"]).moves == ()
     assert disorder(["ak1", "ak2"], ["ak1", "ak1", "ak2"]).moves == ()

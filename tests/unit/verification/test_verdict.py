@@ -81,23 +81,29 @@ def test_a_publish_time_beyond_every_calendar_is_shown_in_milliseconds() -> None
     )
 
 
-def test_equal_digests_are_equal() -> None:
-    assert evaluate_topic(PAIR, topic_digest(), topic_digest()).verdict is Verdict.EQUAL
-
-
-def test_unequal_buckets_are_a_difference() -> None:
-    assert evaluate_topic(PAIR, topic_digest(), topic_digest(lane=6)).verdict is Verdict.DIFFERENT
-
-
-def test_another_order_alone_is_called_reordered() -> None:
-    compared = evaluate_topic(PAIR, topic_digest(), topic_digest(order=8))
-    assert (compared.verdict, compared.reordered) == (Verdict.DIFFERENT, True)
-
-
-@pytest.mark.parametrize("lane", [5, 6])
-def test_a_side_that_could_not_be_read_leaves_it_inconclusive(lane: int) -> None:
-    compared = evaluate_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
-    assert (compared.verdict, compared.reason) == (Verdict.INCONCLUSIVE, "not authorized")
+@pytest.mark.parametrize(
+    ("target", "verdict", "reordered", "reason"),
+    [
+        (topic_digest(), Verdict.EQUAL, False, ""),
+        (topic_digest(lane=6), Verdict.DIFFERENT, False, ""),
+        (topic_digest(lane=6, order=8), Verdict.DIFFERENT, False, ""),
+        (topic_digest(order=8), Verdict.DIFFERENT, True, "the same messages in another order"),
+        (topic_digest(problem="not authorized"), Verdict.INCONCLUSIVE, False, "not authorized"),
+        (topic_digest(lane=6, problem="not authorized"), Verdict.INCONCLUSIVE, False, "not authorized"),
+        (
+            replace(topic_digest(), all=Sums(3, (6, 0, 0, 0))),
+            Verdict.INCONCLUSIVE,
+            False,
+            "the digests of all messages contradict those of the buckets",
+        ),
+    ],
+    ids=["equal", "unequal", "unequal and reordered", "reordered", "unread", "partly unread", "contradictory"],
+)
+def test_digests_decide(target: TopicDigest, verdict: Verdict, reordered: bool, reason: str) -> None:
+    compared = evaluate_topic(PAIR, topic_digest(), target)
+    assert (compared.verdict, compared.reordered, compared.reason) == (verdict, reordered, reason)
+    turned = evaluate_topic(PAIR, target, topic_digest())
+    assert (turned.verdict, turned.reordered, turned.reason) == (verdict, reordered, reason)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,8 @@ def test_a_namespace_about_which_nothing_is_known_is_inconclusive() -> None:
 def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
     lost = Problem("acme/orders", "persistent://acme/orders/lost", True, "green has no such topic")
     equal = TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)
-    assert assemble(replace(REQUEST, problems=(lost,)), [equal]).verdict is Verdict.DIFFERENT
+    verification = assemble(replace(REQUEST, problems=(lost,)), [equal])
+    assert (verification.verdict, verification.messages, verification.proven) == (Verdict.DIFFERENT, 0, 0)
 
 
 class Silent:
