@@ -21,8 +21,6 @@ from pulsar_fleet.migration.failback.steps import unfinished_runs
 from pulsar_fleet.migration.model import Move, Moves, Strategy
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.view import Expectations, View, without_leftovers
-from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor
-from pulsar_fleet.migration.subscriptions.verify import CursorComparison, wrong_cursors
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
@@ -210,42 +208,6 @@ def test_a_run_moves_its_wave_and_else_all_that_it_checked(tmp_path: Path) -> No
         moves = tuple(Move(name_, Strategy.REDIRECT, "", {}, {}) for name_ in names)
         run.artefacts.write_json("r", name, Moves("blue", "green", moves).to_json())
         assert len((find_moves(run) or Moves("", "", ())).moves) == count
-
-
-# Transferred cursors.
-
-PLACED = TransferredCursor(topic=str(EVENTS), subscription="audit", unread=40, carried=0, redelivered=3)
-NAME = (PLACED.topic, PLACED.subscription)
-
-
-@pytest.mark.parametrize(
-    ("comparison", "words"),
-    [
-        (CursorComparison(redelivered=3, skipped=0), ""),
-        (CursorComparison(redelivered=9, skipped=0, by_entries=False), ""),
-        (CursorComparison(redelivered=2, skipped=0), "2 would be redelivered, stated were 3"),
-        (CursorComparison(redelivered=3, skipped=1), "1 would be skipped"),
-        (CursorComparison(redelivered=3, skipped=0, settings=("property 'team' differs",)), "property 'team' differs"),
-        (
-            CursorComparison(redelivered=0, skipped=0, reason="green has no such subscription"),
-            "green has no such subscription",
-        ),
-    ],
-)
-def test_a_subscription_must_continue_exactly_as_stated(comparison: CursorComparison, words: str) -> None:
-    wrong, moved = wrong_cursors([PLACED], {NAME: comparison}, set())
-    assert (bool(wrong), moved) == (bool(words), ())
-    assert all(words in difference for difference in wrong)
-
-
-def test_a_subscription_that_blue_removed_must_have_no_backlog() -> None:
-    assert wrong_cursors([replace(PLACED, unread=0, redelivered=0)], {}, set()) == ((), ())
-    assert len(wrong_cursors([PLACED], {}, set())[0]) == 1
-
-
-def test_a_subscription_that_is_consumed_already_is_named_and_not_judged() -> None:
-    wrong, moved = wrong_cursors([PLACED], {NAME: CursorComparison(redelivered=0, skipped=9)}, {NAME})
-    assert (wrong, len(moved)) == ((), 1)
 
 
 def test_blue_is_finished_only_without_leftovers() -> None:
