@@ -50,8 +50,10 @@ def test_a_deletion_of_what_nobody_edited_is_no_conflict() -> None:
 
 
 def test_the_conflict_stands_when_the_merge_base_has_taken_the_edit() -> None:
-    resource = compared({LIMIT: 5}, AFTER, RECORDED)
+    older = DeletionConflict({"blue": None, "green": {LIMIT: 4}}, Fate.DELETED)
+    resource = compared({LIMIT: 5}, AFTER, RECORDED, older)
     assert (resource.deletion, resource.conflicts) == (RECORDED, (EXISTENCE,))
+    assert RECORDED.text == "deleted on blue, edited on green"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,21 @@ import random
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, TieBreak, latest, merge_field, winner
+from pulsar_fleet.policy_sync.merge.merge_field import (
+    FieldState,
+    Rule,
+    TieBreak,
+    is_only_behind,
+    latest,
+    merge_field,
+    winner,
+)
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, Granularity, MergeOptions, merge_resource
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, digest, observe, span_of
 
@@ -137,6 +146,14 @@ def test_of_two_whole_documents_one_is_lost_and_counted() -> None:
     assert [loser.value for loser in merged.decisions["ttl"].losers] == [2]
 
 
+def test_a_document_that_was_emptied_is_a_change_against_the_agreed_one() -> None:
+    emptied = ClusterValues(cluster="green", values={}, provenance=provenance(ttl=20, quota=20))
+    unchanged = ClusterValues(cluster="blue", values=BASE, provenance={})
+    merged = merge_resource(BASE, [unchanged, emptied], MergeOptions(granularity=Granularity.DOCUMENT))
+    assert (merged.values, merged.lost) == ({}, 0)
+    assert {decision.rule for decision in merged.decisions.values()} == {Rule.CARRIED}
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(st.sampled_from("abc"), VALUES.filter(bool)),
@@ -162,7 +179,7 @@ def test_a_resource_merges_to_the_same_in_any_order_and_only_once(
 
 def test_the_authority_decides_over_all_values_and_a_choice_over_it() -> None:
     merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions(desired={"ttl": 7}, chosen={"quota": 5}))
-    assert merged.values == {"ttl": 7, "quota": 5}
+    assert (merged.values, merged.lost) == ({"ttl": 7, "quota": 5}, 0)
 
 
 def test_a_kept_value_keeps_its_time_and_a_new_one_lies_between_two_scans() -> None:
@@ -205,6 +222,72 @@ def test_the_successor_of_a_value_beats_it_where_times_cannot_tell() -> None:
     assert merge_field(0, [older, newer], TieBreak.SMALLER).value == 2
     before_the_agreement = replace(newer, replaced=(digest(0), digest(1)))
     assert merge_field(0, [older, before_the_agreement], TieBreak.SMALLER).value == 1
+
+
+def replacing(state: FieldState, *values: Json, decided_at: float = 0) -> FieldState:
+    """The state of a cluster whose value replaced these values, the newest first."""
+    return replace(state, replaced=tuple(map(digest, values)), decided_at=decided_at)
+
+
+CHANGE = held("green", 5, 10, 12)
+
+
+@pytest.mark.parametrize(
+    ("other", "value", "rule", "won", "lost"),
+    [
+        (replacing(held("blue", 0, 20, 21), 5), 0, Rule.CARRIED, "blue", []),
+        (replacing(held("blue", 0, 12, 13), 5), 0, Rule.CARRIED, "blue", []),
+        (replacing(held("blue", 0, 11, 13), 5), 5, Rule.CARRIED, "green", []),
+        (replacing(held("blue", 0, 20, 21), 4), 5, Rule.CARRIED, "green", []),
+        (replacing(held("blue", 3, 20, 21), 5), 3, Rule.TIME, "blue", ["green"]),
+        (replacing(held("blue", 0, 20, 21, joined=False), 5), 5, Rule.JOINED, "green", ["blue"]),
+    ],
+    ids=["later", "as early as it can be", "perhaps before", "it never had it", "for another value", "as it joined"],
+)
+def test_a_change_that_another_cluster_had_and_took_back_is_a_copy(
+    other: FieldState, value: Json, rule: Rule, won: str, lost: list[str]
+) -> None:
+    decision = merge_field(0, [CHANGE, other], TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.winner) == (value, rule, won)
+    assert [loser.cluster for loser in decision.losers] == lost
+
+
+@pytest.mark.parametrize(("blue_at", "green_at", "value"), [(5, 9, 2), (9, 5, 1), (5, 5, 1), (0, 0, 1)])
+def test_of_two_values_that_replaced_each_other_the_last_decided_one_wins(
+    blue_at: float, green_at: float, value: Json
+) -> None:
+    blue = replacing(held("blue", 1), 2, decided_at=blue_at)
+    green = replacing(held("green", 2), 1, decided_at=green_at)
+    assert merge_field(0, [blue, green], TieBreak.SMALLER).value == value
+
+
+@pytest.mark.parametrize(
+    ("loser", "holder", "behind"),
+    [
+        (held("green", 1), replacing(held("blue", 2), 1), True),
+        (held("green", 1), replacing(held("blue", 2), 3, 1, 0), True),
+        (held("green", 1), replacing(held("blue", 2), 0, 1), False),
+        (held("green", 1), held("blue", 2), False),
+        (held("green", 1, joined=False), replacing(held("blue", 2), 1), False),
+        (replacing(held("green", 1), 2), replacing(held("blue", 2), 1), False),
+        (replacing(held("green", 1), 0, 2), replacing(held("blue", 2), 1), True),
+        (replacing(held("green", 3), 4), replacing(held("blue", 2), 1), False),
+    ],
+    ids=[
+        "replaced",
+        "replaced before the last value",
+        "replaced before the agreement",
+        "never replaced",
+        "it joins",
+        "it set the old value again",
+        "it did before the agreement",
+        "its value is its own",
+    ],
+)
+def test_a_value_that_was_replaced_and_not_set_again_is_only_behind(
+    loser: FieldState, holder: FieldState, behind: bool
+) -> None:
+    assert is_only_behind(loser, [held("red", 2), holder], 0) is behind
 
 
 def test_the_time_of_an_event_is_told_by_our_clock_with_all_that_is_open() -> None:
