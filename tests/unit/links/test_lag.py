@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
-from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.links.lag import ReplicationRate
+from pulsar_fleet.migration.cutover import quiesce
 from pulsar_fleet.migration.cutover.quiesce import PendingWrites, is_quiesced
 
 END = Position(7, 0)
@@ -79,3 +82,38 @@ def test_a_partition_is_quiesced_when_nothing_is_pending_and_nothing_came(
     now: PendingWrites, *, quiesced: bool
 ) -> None:
     assert is_quiesced(PendingWrites(added=100, pending=0, last=END), now) is quiesced
+
+
+def writes(added: int, pending: int) -> dict[str, Any]:
+    return {
+        "entriesAddedCounter": added,
+        "pendingAddEntriesCount": pending,
+        "lastConfirmedEntry": f"7:{added - 1}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends", "waiting", "reads"),
+    [(60, {"a": "7:4", "b": "7:9", "c": "7:0"}, [], ["abc", "abc", "bc", "b"]), (0, {}, ["a", "b", "c"], ["abc"])],
+    ids=["until each was quiesced once", "until the time is over"],
+)
+async def test_each_partition_is_waited_for_until_nothing_of_it_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, ends: dict[str, str], waiting: list[str], reads: list[str]
+) -> None:
+    topics = {name: TopicName(NamespaceName("acme", "orders"), name) for name in "abc"}
+    answers = {
+        "a": [writes(5, 0), writes(5, 0)],
+        "b": [writes(9, 2), writes(10, 0), writes(10, 1), writes(10, 0)],
+        "c": [writes(1, 1), writes(1, 1), writes(1, 0)],
+    }
+    read: list[str] = []
+
+    async def answered(admin: object, partitions: Sequence[TopicName]) -> dict[TopicName, dict[str, Any]]:
+        read.append("".join(topic.local for topic in partitions))
+        return {topic: answers[topic.local][len(read) - 1] for topic in partitions}
+
+    monkeypatch.setattr(quiesce, "required_internal_stats", answered)
+    monkeypatch.setattr(quiesce, "_POLL_SECONDS", 0.0)
+    result = await quiesce.wait_quiesced(cast(AdminClient, None), tuple(topics.values()), seconds)
+    assert {topic.local: str(position) for topic, position in result.ends.items()} == ends
+    assert ([topic.local for topic in result.waiting], read) == (waiting, reads)
