@@ -126,6 +126,8 @@ def refusal(call: Call, answers: dict[str, Any]) -> str:
     async def answered(method: str, path: str, *, params: dict[str, Any], answered_retry_seconds: float | None) -> Any:
         assert method == "GET"
         path = path.removeprefix("/admin/v2")
+        if path.endswith("/partitions"):
+            assert params == {"checkAllowAutoCreation": False}, "a read must not create what it reads"
         if path.endswith("/retention"):
             path += " global" if params["isGlobal"] else " local"
         if isinstance(answers[path], FleetError):
@@ -158,6 +160,14 @@ RETIRED = {RETIRED_FROM: SOURCE}
             LOWER,
             broker(partitions={"partitions": 2, "properties": SHADOW}, partitioned=["persistent://acme/readers/a/b"]),
         ),
+        (
+            LOWER,
+            broker(
+                partitions={"partitions": 2, "properties": SHADOW},
+                partitioned=["persistent://acme/readers/a/b"],
+                topics=["persistent://acme/readers/a/b-partition-0", "persistent://acme/readers/a/b-partition-1"],
+            ),
+        ),
         (bare("DELETE", READERS, force="true"), broker()),
         (DELETE, broker()),
         (DELETE, broker(shadow=info(7, **RETIRED))),
@@ -176,6 +186,7 @@ RETIRED = {RETIRED_FROM: SOURCE}
         (FORGET, broker()),
         (with_body("PUT", f"{TOPIC}/properties", {SHADOW_SOURCE: "persistent://acme/orders/other"}), broker()),
         (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(local=SHORT)),
+        (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(shared=SHORT)),
         (with_body("PUT", f"{TOPIC}/properties", SHADOW), broker(shadow=info(7), local=SHORT)),
     ],
 )
