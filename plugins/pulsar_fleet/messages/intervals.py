@@ -73,8 +73,6 @@ class Intervals:
         removals = iter(other.runs)
         removal = next(removals, None)
         for begin, end in self.runs:
-            while removal and removal[1] <= begin:
-                removal = next(removals, None)
             while removal and removal[0] < end:
                 if begin < removal[0]:
                     remaining.append((begin, removal[0]))
