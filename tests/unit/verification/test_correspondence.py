@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.messages.copies import SOURCE_POSITION
+from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+from pulsar_fleet.messages.ranges import Range, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
-from pulsar_fleet.verification.request import Address, Problem, VerifyRequest
+from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.subscriptions import match
 from pulsar_fleet.verification.subscriptions.correspondence import (
     ByContent,
     Discrepancy,
@@ -22,6 +32,7 @@ from pulsar_fleet.verification.subscriptions.correspondence import (
     Unit,
 )
 from pulsar_fleet.verification.subscriptions.evaluate import assemble, evaluate_subscription, movement, type_note
+from pulsar_fleet.verification.subscriptions.match import EntryMatcher, Unmatchable, Unread, _edges
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
 
@@ -178,9 +189,205 @@ def topic(*verdicts: Verdict, topic_verdict: Verdict = Verdict.EQUAL) -> TopicSu
 def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: Verdict, summary: str) -> None:
     verification = assemble(REQUEST, topics)
     assert (verification.verdict, subscription_summary(verification.namespaces[0])) == (verdict, summary)
+    assert verification.namespaces[0].unread == 0
 
 
 def test_what_was_decided_before_reading_decides_here_too() -> None:
     lost = Problem("acme/orders", f"{TOPIC}-2", True, "green has no such topic")
     request = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=(), problems=(lost,))
     assert assemble(request, [topic(Verdict.EQUAL)]).verdict is Verdict.DIFFERENT
+
+
+class Cluster:
+    """Answers which entry of the source an entry was made from; None for one that was published there."""
+
+    def __init__(self, origins: Sequence[Position | None]) -> None:
+        self.origins = origins
+        self.asked: list[int] = []
+
+    async def entry_properties(self, topic: TopicName, position: Position) -> dict[str, str]:
+        self.asked.append(position.entry)
+        origin = self.origins[position.entry]
+        return {"x-pulsar-property": f'{{"{SOURCE_POSITION}": "{origin}"}}'} if origin else {}
+
+
+class Stored:
+    """An engine with one message in each entry; remembers what was read."""
+
+    def __init__(self, contents: Sequence[str]) -> None:
+        self.contents = contents
+        self.read_from: list[int] = []
+
+    def read(self, entry_range: Range) -> Iterator[list[StoredMessage]]:
+        self.read_from.append(entry_range.first.entry)
+        yield [stored(self.contents[at], at) for at in range(entry_range.first.entry, entry_range.last.entry + 1)]
+
+
+def stored(content: str, entry: int) -> StoredMessage:
+    return StoredMessage(
+        ledger=8,
+        entry=entry,
+        batch=-1,
+        publish_time=0,
+        producer=b"p",
+        schema_version=None,
+        key=None,
+        key_is_base64=False,
+        null_key=False,
+        ordering_key=None,
+        event_time=None,
+        deliver_at=None,
+        null_value=False,
+        properties={},
+        payload=content.encode(),
+    )
+
+
+class Matched:
+    """The correspondence of a topic of ten entries with its copy, and what finding it took.
+
+    :param copies: for each entry of the copy the number of its original; None for one published there.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[int | None],
+        source: Sequence[int],
+        target: Sequence[int],
+        *,
+        replicated: bool = True,
+        markers: bool = False,
+    ) -> None:
+        sizes = {Side.SOURCE: 10, Side.TARGET: len(copies)}
+        ledgers = {side: Ledgers(((8, size),)) for side, size in sizes.items()}
+        pair = Pair(TOPIC, *(TopicBounds(TOPIC, ledgers[side], 0, sizes[side]) for side in Side), replicated)
+        self.cluster = Cluster([None if number is None else Position(8, number) for number in copies])
+        texts = [
+            [str(number) for number in range(10)],
+            [f"own {at}" if n is None else str(n) for at, n in enumerate(copies)],
+        ]
+        self.engines = dict(zip(Side, map(Stored, texts), strict=True))
+        matcher = EntryMatcher(cast(Any, None), cast(Any, self.cluster), self.engines, ("blue", "green"))
+        unread = Unread(intervals(frozenset(source)), intervals(frozenset(target)))
+        self.found = asyncio.run(matcher.find(pair, ledgers, unread, markers=markers))
+        self.discrepancy = self.found.compare(unread.source, unread.target, examples=0)
+        self.read_from = tuple(first for engine in self.engines.values() for first in engine.read_from)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.discrepancy.redelivered.count, self.discrepancy.skipped.count
+
+
+@pytest.mark.parametrize(
+    ("copies", "source", "target", "shift"),
+    [
+        (range(10), range(3, 10), range(3, 10), 0),
+        (range(2, 10), range(4, 10), range(2, 8), 2),
+        ([None, None, *range(10)], range(4, 10), range(6, 12), -2),
+        ([0, 1, 2, *range(4, 10)], range(5, 10), range(4, 9), 1),
+        (range(10), [0, *range(3, 10)], range(10), 0),
+        (range(10), [], range(9, 10), 0),
+        (range(10), [0], [], 0),
+        ([0], [0], [0], 0),
+    ],
+    ids=[
+        "same",
+        "beginning lacks",
+        "more before",
+        "gap before the unread",
+        "holes",
+        "unread on one",
+        "on the other",
+        "one entry",
+    ],
+)
+def test_copies_that_match_one_to_one_are_not_read(
+    copies: Sequence[int | None], source: Sequence[int], target: Sequence[int], shift: int
+) -> None:
+    matched = Matched(copies, source, target)
+    assert (matched.found, matched.read_from) == (OneToOne(shift), ())
+
+
+@pytest.mark.parametrize(
+    ("copies", "source", "target", "counts", "read_from"),
+    [
+        ([*range(9), None], range(3, 10), range(3, 10), (0, 1), (3, 3)),
+        ([0, 1, 2, *range(4, 10)], range(10), range(9), (0, 1), (0, 0)),
+        ([0, None, *range(1, 10)], range(1, 10), range(1, 11), (0, 0), (1, 1)),
+        (range(2, 10), range(10), range(8), (0, 2), (0, 0)),
+        (range(8), range(2, 10), range(2, 8), (0, 2), (2, 2)),
+        (range(8), range(8, 10), [], (0, 2), (8,)),
+        ([None, *range(10)], range(5, 10), [0, *range(6, 11)], (0, 0), (5, 0)),
+        ([*range(10), None], range(9, 10), range(4, 11), (5, 0), (4, 4)),
+        (range(2, 10), [0, 5], range(3, 4), (0, 1), (0, 3)),
+        (range(8), [2, 9], [2], (0, 1), (2, 2)),
+        ([*range(9), 12], range(3, 10), range(3, 10), (1, 1), (3, 3)),
+        ([-2, -1, *range(8)], range(8), range(10), (2, 0), (0, 0)),
+    ],
+    ids=[
+        "own at the end",
+        "gap in the unread",
+        "own in the unread",
+        "beginning lacks",
+        "end lacks",
+        "end lacks and nothing unread",
+        "own before all",
+        "more unread on the target",
+        "one of the beginning lacks",
+        "one of the end lacks",
+        "copy of what the source has not",
+        "copies of what the source removed",
+    ],
+)
+def test_copies_that_do_not_are_matched_by_the_messages_that_any_has_not_read(
+    copies: Sequence[int | None],
+    source: Sequence[int],
+    target: Sequence[int],
+    counts: tuple[int, int],
+    read_from: tuple[int, ...],
+) -> None:
+    matched = Matched(copies, source, target)
+    assert isinstance(matched.found, ByContent)
+    assert (matched.counts, matched.read_from) == (counts, read_from)
+
+
+def test_entries_that_nobody_has_unread_cost_nothing() -> None:
+    matched = Matched([], [], [])
+    assert (matched.found, matched.cluster.asked) == (OneToOne(0), [])
+
+
+def test_without_source_positions_or_among_markers_the_messages_are_read() -> None:
+    assert Matched(range(10), range(10), range(10), markers=True).read_from == (0, 0)
+    by_application = Matched([*range(10), None], range(10), range(11), replicated=False)
+    assert (by_application.counts, by_application.cluster.asked) == ((1, 0), []), "its own message is not told apart"
+
+
+@pytest.mark.parametrize(
+    ("runs", "checked"),
+    [
+        ([], []),
+        ([(4, 5)], [4]),
+        ([(4, 9)], [4, 8]),
+        ([(0, 2), (4, 5), (7, 9)], [0, 1, 4, 7, 8]),
+        ([(number * 2, number * 2 + 1) for number in range(31)], [number * 4 for number in range(16)]),
+    ],
+)
+def test_both_ends_and_some_between_are_checked(runs: list[tuple[int, int]], checked: list[int]) -> None:
+    assert _edges(Intervals(tuple(runs))) == checked
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "words"),
+    [
+        ("MOST_MESSAGES", 6, "on blue more than 6 messages would have to be read"),
+        ("MOST_CALLS", 0, "1 unread entries of green are not unread on blue"),
+    ],
+)
+def test_more_than_is_worth_its_cost_is_not_matched(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int, words: str
+) -> None:
+    monkeypatch.setattr(match, name, limit + 1)
+    Matched([*range(9), None], range(3, 10), range(3, 10))
+    monkeypatch.setattr(match, name, limit)
+    with pytest.raises(Unmatchable, match=words):
+        Matched([*range(9), None], range(3, 10), range(3, 10))
