@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, RecordedConflict, StoredObservation
@@ -29,7 +31,16 @@ from pulsar_fleet.policy_sync.merge.compare import (
     compare,
     namespaces_to_list,
 )
-from pulsar_fleet.policy_sync.merge.fields import SELF, Values, localised, namespace_values, neutral, whole_value
+from pulsar_fleet.policy_sync.merge.fields import (
+    SELF,
+    Values,
+    localised,
+    namespace_values,
+    neutral,
+    topic_values,
+    whole_value,
+    with_policy,
+)
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, PolicyEvents, Provenance
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
@@ -130,8 +141,40 @@ def test_a_rate_is_compared_by_the_entry_of_each_cluster_for_itself() -> None:
 
 
 def test_what_each_cluster_keeps_for_itself_is_no_field() -> None:
-    document = {"bookie_affinity": {"a": "b"}, "bundles": {"numBundles": 9}, "migrated": True, PRODUCERS: 1}
-    assert namespace_values(document, FLEET, "blue") == {PRODUCERS: 1}
+    own = {"bookie_affinity": {"a": "b"}, "bundles": {"numBundles": 9}, "migrated": True, "offload_threshold": 5}
+    document = {**own, PRODUCERS: 1, "properties": {"owner": "x"}, "policyOfTomorrow": 2}
+    values = {PRODUCERS: 1, "properties/owner": "x", "policyOfTomorrow": 2}
+    assert namespace_values(document, FLEET, "blue") == values
+
+
+def test_of_a_topic_each_scope_has_the_policies_that_are_copied_in_it() -> None:
+    document = {"replicationClusters": ["blue"], "shadowTopics": ["t"], LIMIT_OF_TOPIC: 1, "policyOfTomorrow": 2}
+    assert topic_values({"local": document, "global": document}, FLEET, "blue") == {
+        "local/replicationClusters": [SELF],
+        **{f"{scope}/{LIMIT_OF_TOPIC}": 1 for scope in ("local", "global")},
+        **{f"{scope}/policyOfTomorrow": 2 for scope in ("local", "global")},
+    }
+
+
+RATE, OTHER_RATE = "publishMaxMessageRate", "topicDispatchRate"
+
+
+@pytest.mark.parametrize(
+    ("policy", "value", "document"),
+    [
+        (PRODUCERS, 5, {RATE: {"blue": 1, "green": 2}, PRODUCERS: 5}),
+        (PRODUCERS, None, {RATE: {"blue": 1, "green": 2}}),
+        (RATE, 7, {RATE: {"blue": 7, "green": 2}, PRODUCERS: 3}),
+        (RATE, None, {RATE: {"green": 2}, PRODUCERS: 3}),
+        (OTHER_RATE, 7, {RATE: {"blue": 1, "green": 2}, PRODUCERS: 3, OTHER_RATE: {"blue": 7}}),
+        ("policyOfTomorrow", 7, {RATE: {"blue": 1, "green": 2}, PRODUCERS: 3, "policyOfTomorrow": 7}),
+    ],
+)
+def test_a_policy_is_set_for_one_cluster_and_all_else_is_kept(
+    policy: str, value: Json, document: dict[str, Json]
+) -> None:
+    before: dict[str, Json] = {RATE: {"blue": 1, "green": 2}, PRODUCERS: 3}
+    assert with_policy(before, policy, value, "blue") == document
 
 
 def test_taken_apart_and_put_together_a_policy_is_the_same() -> None:
@@ -146,10 +189,11 @@ def test_taken_apart_and_put_together_a_policy_is_the_same() -> None:
     }
     values = namespace_values(document, FLEET, "blue")
     assert {policy: whole_value(policy, values, "blue") for policy in document} == document
+    assert values[f"auth_policies/destination_auth/{quote(EVENTS, safe='')}/role"] == ["consume"]
 
 
 def test_a_cluster_list_names_each_cluster_itself_unless_they_replicate() -> None:
-    assert neutral(["blue", "mirror"], FLEET, "blue") == [SELF, "mirror"]
+    assert neutral(["blue", "mirror", "archive"], FLEET, "blue") == [SELF, "archive", "mirror"]
     assert neutral(["blue", "green"], FLEET, "blue") == ["blue", "green"]
     assert localised([SELF, "mirror"], "green") == ["green", "mirror"]
 
