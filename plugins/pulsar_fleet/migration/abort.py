@@ -122,7 +122,7 @@ async def _require_open(blue: AdminClient, run: Run, move: Move) -> None:
         # To undo what it prepared would delete what applications use now.
         raise PreconditionFailed(
             f"The run {run.id} has moved {move.namespace}, and its topics are open on {blue.connection.name} again: "
-            "it was moved back, or made anew. There is nothing to undo, and nothing was undone."
+            "it was moved back, or created again. There is nothing to undo, and nothing was undone."
         )
 
 

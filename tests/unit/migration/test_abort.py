@@ -34,5 +34,5 @@ async def test_a_run_whose_namespace_was_moved_back_is_not_undone(
     if phase is Phase.PREPARED:
         await require_reversible(sides, run, moves)
     else:
-        with pytest.raises(PreconditionFailed, match="it was moved back, or made anew"):
+        with pytest.raises(PreconditionFailed, match="it was moved back, or created again"):
             await require_reversible(sides, run, moves)
