@@ -154,6 +154,7 @@ docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogue
 	@$(BIN)/python -m docs.tools.policy_tables
 	@$(BIN)/python -m docs.tools.defects_table
 	@$(BIN)/python -W ignore -m docs.tools.provider_page
+	@$(BIN)/python -m docs.tools.pairs_table
 
 .PHONY: pictures
 pictures: setup ## Take the pictures of pages in docs/images from a running Airflow with two clusters; needs Chromium

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from tests.contract.pairs.world import Link, World
 from tests.support.replication import know_each_other
@@ -15,6 +16,8 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.model import Strategy
 
+OUTCOMES = Path(__file__).with_name("outcomes.json")
+"""How each pair ended when the page was made: `state / procedure` → outcome and reason."""
 DONE = 0
 BOTH = ("blue", "green")
 Worlds = Sequence[World]
