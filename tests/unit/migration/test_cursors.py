@@ -115,7 +115,7 @@ def test_what_is_redelivered_at_a_redirect_is_planned_and_reported(
 @pytest.mark.parametrize(
     ("rate", "holes", "redelivered"), [(0.0, Intervals(), 0), (1.1, Intervals(), 6), (1.1, HOLES, 8), (0.0, HOLES, 2)]
 )
-def test_who_is_connected_by_its_owner_gets_again_what_it_reads_between_two_polls(
+def test_a_repointed_subscription_gets_again_what_it_reads_in_a_poll(
     rate: float, holes: Intervals, redelivered: int
 ) -> None:
     plans = plan_cursors(TOPIC, {"billing": acknowledged(0, holes, 20, consumers=1)}, CARRY, {"billing": rate})

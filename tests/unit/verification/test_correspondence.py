@@ -339,7 +339,7 @@ def test_copies_that_match_one_to_one_are_not_read(
         "copies of what the source removed",
     ],
 )
-def test_copies_that_do_not_are_matched_by_the_messages_that_any_has_not_read(
+def test_other_copies_are_matched_by_messages_that_one_has_not_read(
     copies: Sequence[int | None],
     source: Sequence[int],
     target: Sequence[int],
