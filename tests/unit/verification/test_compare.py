@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from pulsar_fleet.messages.digests import DigestRow, RangeDigester
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
-from pulsar_fleet.verification.messages.incremental import continuable, earlier_proofs
+from pulsar_fleet.verification.messages.incremental import continuable, earlier_proofs, proofs_in
 from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, VerifyRequest
@@ -33,6 +34,7 @@ EARLIER: JsonObject = {
     "ends": {"source": "3:9", "target": "3:9"},
     "proof": {"source": SUMS, "target": SUMS},
 }
+NOTHING = TopicBounds(A, Ledgers(((4, 1),)), 1, 1)
 SAME, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 
 
@@ -98,6 +100,33 @@ def test_a_continued_proof_of_entries_covers_both_parts_and_goes_on() -> None:
     topic = of(verification, A)
     assert (topic.proof["source"]["messages"], topic.bounds["source"]) == (3, "2:0–4:0")
     assert list(continuable(verification, "blue", "green")) == [A]
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes_on"),
+    [
+        ({}, True),
+        ({"source_origin": "blue"}, True),
+        ({"publish_time": False}, True),
+        ({"keyed": True}, False),
+        ({"compacted": True}, False),
+        ({"source": NOTHING}, False),
+        ({"target": NOTHING}, False),
+    ],
+    ids=str,
+)
+def test_a_proof_goes_on_if_it_is_whole_and_says_what_it_compared(changes: dict[str, Any], goes_on: bool) -> None:
+    changed = replace(pair(A, EngineName.MESSAGE), **changes)
+    proofs = proofs_in(judged(Held(), changed), "verify/2", "blue", "green")
+    assert list(proofs) == ([A] if goes_on else [])
+    for proof in proofs.values():
+        assert (proof["publish_time"], proof["mesh"]) == (changed.publish_time, bool(changed.source_origin))
+        assert proof["ends"] == {"source": "4:0", "target": "4:0"}
+
+
+def test_a_continued_proof_without_new_entries_ends_where_the_earlier_one_did() -> None:
+    nothing = replace(pair(A, EngineName.ENTRY, EARLIER), source=NOTHING, target=NOTHING)
+    assert of(judged(Held(), nothing), A).bounds == EARLIER["bounds"]
 
 
 def test_a_proof_by_messages_after_one_by_entries_is_not_continued() -> None:

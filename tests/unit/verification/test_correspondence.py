@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -192,10 +193,15 @@ def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: 
     assert verification.namespaces[0].unread == 0
 
 
-def test_what_was_decided_before_reading_decides_here_too() -> None:
-    lost = Problem("acme/orders", f"{TOPIC}-2", True, "green has no such topic")
-    request = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=(), problems=(lost,))
-    assert assemble(request, [topic(Verdict.EQUAL)]).verdict is Verdict.DIFFERENT
+@pytest.mark.parametrize(("different", "verdict"), [(True, Verdict.DIFFERENT), (False, Verdict.INCONCLUSIVE)])
+def test_what_was_decided_before_reading_decides_here_too(different: bool, verdict: Verdict) -> None:
+    lost = Problem("acme/orders", f"{TOPIC}-2", different, "green has no such topic")
+    assert assemble(replace(REQUEST, problems=(lost,)), [topic(Verdict.EQUAL)]).verdict is verdict
+
+
+def test_a_namespace_about_which_nothing_is_known_is_inconclusive() -> None:
+    two = replace(REQUEST, namespaces=("acme/orders", "acme/audit"))
+    assert assemble(two, [topic(Verdict.EQUAL)]).verdict is Verdict.INCONCLUSIVE
 
 
 class Cluster:

@@ -120,14 +120,17 @@ def test_the_whole_is_equal_only_if_every_part_is(parts: list[Verdict], whole: V
 
 
 def test_a_namespace_about_which_nothing_is_known_is_inconclusive() -> None:
-    assert assemble(REQUEST, []).verdict is Verdict.INCONCLUSIVE
+    two = replace(REQUEST, namespaces=("acme/orders", "acme/audit"))
+    for topics in ([], [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)]):
+        assert assemble(two, topics).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
-    lost = Problem("acme/orders", "persistent://acme/orders/lost", True, "green has no such topic")
+@pytest.mark.parametrize(("different", "verdict"), [(True, Verdict.DIFFERENT), (False, Verdict.INCONCLUSIVE)])
+def test_a_problem_found_before_reading_outweighs_equal_topics(different: bool, verdict: Verdict) -> None:
+    lost = Problem("acme/orders", "persistent://acme/orders/lost", different, "green has no such topic")
     equal = TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)
     verification = assemble(replace(REQUEST, problems=(lost,)), [equal])
-    assert (verification.verdict, verification.messages, verification.proven) == (Verdict.DIFFERENT, 0, 0)
+    assert (verification.verdict, verification.messages, verification.proven) == (verdict, 0, 0)
 
 
 class Silent:
