@@ -124,7 +124,7 @@ def test_a_proof_goes_on_if_it_is_whole_and_says_what_it_compared(changes: dict[
         assert proof["ends"] == {"source": "4:0", "target": "4:0"}
 
 
-def test_a_continued_proof_without_new_entries_ends_where_the_earlier_one_did() -> None:
+def test_a_continued_proof_without_new_entries_ends_as_the_earlier_one() -> None:
     nothing = replace(pair(A, EngineName.ENTRY, EARLIER), source=NOTHING, target=NOTHING)
     assert of(judged(Held(), nothing), A).bounds == EARLIER["bounds"]
 
