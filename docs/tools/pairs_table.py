@@ -19,6 +19,8 @@ from tests.contract.pairs.world import World
 from pulsar_fleet.cluster.names import NamespaceName
 
 PAGE = "what_runs_on_what.md"
+_NEED = frozenset({"abort", "forward acknowledgments"})
+"""What needs a run, or readers: where there is none, the row of the first state has the sentence for all."""
 _EXAMPLE = World({}, NamespaceName("acme", "orders"), run="cli/migrate-20261128T041706-4bef")
 
 
@@ -40,7 +42,8 @@ def _rows(outcomes: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
         reasons: dict[str, list[str]] = {}
         for name, one in found.items():
-            if not one["outcome"].startswith("goes"):
+            usual = name in _NEED and state != "fresh" and one["because"] == outcomes[f"fresh / {name}"]["because"]
+            if not one["outcome"].startswith("goes") and not usual:
                 reasons.setdefault(", ".join(map(_reason, one["because"])), []).append(name)
         refuses = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
         yield f"| **{state}**: {(make.__doc__ or '').strip()} | {goes} | {refuses} |"

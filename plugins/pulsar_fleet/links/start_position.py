@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.snapshot.resources import read_clusters_in_effect
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -17,8 +18,9 @@ async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: 
     """Let the replicator to `cluster` begin in what is stored; call it before replication begins.
 
     It creates the replicator's cursor, which would begin at the newest message. The topic must stay loaded until
-    replication begins: a topic that is loaded without it removes the cursor (observed). One that exists stays where it
-    is: the call that creates it again would set it back, and everything would be sent twice (observed on 4.2.4).
+    replication begins: a topic that is loaded without it removes the cursor (observed). Where the topic replicates
+    to the cluster already, it stays where it is: the call would set it back, and everything would be sent twice
+    (observed on 4.2.4). That of a replicator which is ending is set back.
 
     :param topic: a plain topic or a partition.
     :param since: begin at the first message that was published then or later; None: at the first stored message.
@@ -30,7 +32,7 @@ async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: 
         # A partition that nobody has used yet.
         await source.create_subscription(topic, name, EARLIEST)
         return
-    if name in cursors_in_stats(stored):
+    if name in cursors_in_stats(stored) and cluster in await read_clusters_in_effect(source, topic.parent):
         return
     # Observed on 4.2.4: a terminated topic that never had a message has no ledger when it is loaded again, and the
     # broker never answers the call that sets a cursor to its earliest position.

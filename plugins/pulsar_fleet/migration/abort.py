@@ -122,7 +122,8 @@ async def _require_open(blue: AdminClient, run: Run, move: Move) -> None:
         # To undo what it prepared would delete what applications use now.
         raise PreconditionFailed(
             f"The run {run.id} has moved {move.namespace}, and its topics are open on {blue.connection.name} again: "
-            "it was moved back, or created again. There is nothing to undo, and nothing was undone."
+            "it was moved back, or created again. Nothing was undone: applications may use what the run has made. "
+            "Overrides that it left on other namespaces are restored by watch_overrides."
         )
 
 

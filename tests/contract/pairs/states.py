@@ -144,13 +144,20 @@ async def aborted(shell: Shell, worlds: Worlds) -> None:
     stopped = await asyncio.to_thread(lambda: shell.interrupted("migrate", *BOTH, *options, after="wait_for_window"))
     (ran,) = stopped.document["runs"]
     succeeded(await run(shell, "abort", ran["run"], "--yes"))
+    for world in worlds:
+        world.run = ran["run"]
 
 
 def migrated(strategy: Strategy) -> State:
     async def make(shell: Shell, worlds: Worlds) -> None:
         await migrate(shell, worlds, strategy)
 
-    make.__doc__ = f"Moved to green by *{strategy}*; its application goes on, with blue's address where that redirects."
+    goes_on = (
+        "its owner has connected its application to green"
+        if strategy is Strategy.REPOINT
+        else "its application goes on with blue's address"
+    )
+    make.__doc__ = f"Moved to green by *{strategy}*; {goes_on}."
     return make
 
 

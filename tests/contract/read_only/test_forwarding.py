@@ -429,7 +429,7 @@ async def test_a_quota_of_brokers_that_may_not_be_read_is_unknown(
     await readers.make_subscription("s")
     stats = readers.admin.stats
 
-    async def refuse() -> Any:
+    async def refuse(_: str) -> Any:
         raise NotAllowed("not a superuser")
 
     async def limited(topic: TopicName, **params: Any) -> Any:

@@ -11,11 +11,12 @@ import pytest
 from airflow.triggers.base import BaseTrigger
 
 from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of, open_condition
+from pulsar_fleet.airflow.operators.messages import PulsarConsumeOperator
 from pulsar_fleet.airflow.sensors.migration import Milestone, open_milestone
 from pulsar_fleet.airflow.sensors.replication import open_backlog
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
-from pulsar_fleet.airflow.triggers.waiting import Look, WaitTrigger
+from pulsar_fleet.airflow.triggers.waiting import Look, Status, WaitTrigger
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 TOPIC = {"topic": "persistent://a/b/c", "subscription": "airflow"}
@@ -79,3 +80,15 @@ async def test_a_trigger_looks_until_there_is_something_to_say(
     async with asyncio.timeout(10):
         events = [event.payload async for event in trigger.run()]
     assert (events, ANSWERS) == ([{"status": status, "message": message, "end": 9.0}], [])
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.DONE])
+def test_a_task_that_consumes_takes_the_event_of_its_trigger(status: Status, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = PulsarConsumeOperator(task_id="consume", **TOPIC, process=lambda batch: None)
+    monkeypatch.setattr(operator, "_consume", lambda: {"messages": 2})
+    event = {"status": status.value, "message": "the topic was deleted", "end": None}
+    if status is Status.DONE:
+        assert operator.resume({}, event) == {"messages": 2}
+    else:
+        with pytest.raises(PreconditionFailed, match="the topic was deleted"):
+            operator.resume({}, event)

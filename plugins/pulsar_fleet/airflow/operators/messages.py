@@ -138,7 +138,7 @@ class PulsarConsumeOperator(BaseOperator):
     def resume(self, context: Context, event: JsonObject) -> JsonObject:
         """Consume what the trigger saw, or fail with its sentence; defer again when another consumer took it."""
         if event["status"] == Status.ERROR:
-            raise PreconditionFailed(str(event["error"]))
+            raise PreconditionFailed(str(event["message"]))
         result = self._consume()
         if not result["messages"]:
             self._defer()

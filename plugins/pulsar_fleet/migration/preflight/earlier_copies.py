@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Note
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.copies import Copies
@@ -17,8 +17,10 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to, subscription_cursors
 from pulsar_fleet.migration.stats.facts import Uncopied
+from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.copy_search import oldest_copy
 
+_SEARCHED = 1_000
 _LOOKED_AT = 64
 """Entries that may have come from other clusters, or be markers: the replicator to green sends neither."""
 
@@ -28,7 +30,8 @@ async def read_uncopied(
 ) -> tuple[dict[TopicName, Uncopied], tuple[Note, ...]]:
     """What green lacks, by partition, and a note for each partition that could not be read.
 
-    Calls for each partition: two, one or more for the first of green's entries, and up to 64 of blue's.
+    Loads the topics on green. Calls for each partition: three where green begins with blue's first entry; else more of
+    green's entries, 32 at once and 1,000 at most, and up to 64 of blue's.
 
     :param linked: the partitions that blue replicated to green before the run.
     """
@@ -66,5 +69,11 @@ async def _begin(
     except NotFound:
         return len(entries)
     copies = Copies(blue, green, topic, entries, target, only_from=names[0])
-    _, oldest = await oldest_copy(copies, names, EARLIEST, len(target))
+    try:
+        _, oldest = await oldest_copy(copies, names, EARLIEST, len(target), most=_SEARCHED)
+    except Unprovable as error:
+        raise PreconditionFailed(
+            f"what {names[1]} lacks of it is unknown: none of its first {_SEARCHED:,} entries there is a copy of "
+            f"{names[0]}'s"
+        ) from error
     return len(entries) if oldest is None else max(entries.index_after(oldest) - 1, 0)

@@ -1,4 +1,6 @@
-"""Read from both clusters what the gates check. Changes nothing; loads the topics of the namespaces on blue.
+"""Read from both clusters what the gates check. Changes nothing.
+
+It loads the topics of the namespaces on blue, and those on green to which blue replicates.
 
 Calls: those of two snapshots (six for a namespace, two for a topic, a fixed number for the cluster and each broker),
 two for the clients and the compacted view of each topic on blue, one for its transactions where brokers have them, a
@@ -235,7 +237,9 @@ async def _namespace(
     compacted, unread_views = await read_compacted(blue, stored, contents.compacting)
     transacted, unread_buffers = await read_transacted(blue, stored if contents.transactional else ())
     linked = [stats for stats in partitions if green_contents.cluster in links.get(stats.topic.parent, ())]
-    uncopied, unread_copies = await read_uncopied(blue, green, [stats for stats in linked if stats.topic in stored])
+    with_messages = frozenset(stored)
+    copied = [stats for stats in linked if stats.topic in with_messages]
+    uncopied, unread_copies = await read_uncopied(blue, green, copied)
     ended = await asyncio.gather(
         *(
             attempts.read(str(topic), ended_by_owner(blue, topic, topic.partitions(count), stored))

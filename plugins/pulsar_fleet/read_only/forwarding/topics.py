@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -20,6 +20,7 @@ from pulsar_fleet.snapshot.resources import read_migrated_to
 
 _EVICTS = "consumer_backlog_eviction"
 _TTL, _QUOTAS = TOPIC_BY_FIELD["messageTTLInSeconds"], TOPIC_BY_FIELD["backLogQuotaMap"]
+_LIMITS = {"destination_storage": "backlogQuotaLimitSize", "message_age": "backlogQuotaLimitTime"}
 _PATHS = {_TTL.field: "messageTTL", _QUOTAS.field: "backlogQuotaMap"}
 
 
@@ -33,18 +34,19 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
-    """The policies of the readers' namespace, and the brokers' settings; None where the role may not read these."""
+    """The policies of the readers' namespace, and each broker's settings; none where the role may not read them."""
 
     policies: Mapping[str, Json]
-    configuration: Mapping[str, Json] | None
+    configurations: tuple[Mapping[str, Json], ...]
 
     @classmethod
     async def read(cls, admin: AdminClient, namespace: NamespaceName) -> _Readers:
         policies = comparable(await admin.namespace(namespace) or {}, await admin.cluster_name())
         try:
-            return cls(policies, await admin.runtime_configuration())
+            brokers = await admin.brokers()
+            return cls(policies, tuple([await admin.runtime_configuration(broker) for broker in brokers]))
         except NotAllowed:
-            return cls(policies, None)
+            return cls(policies, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,51 +134,51 @@ async def _problem(
             f"{shadow} is not forwarded: it has {count} partitions and {source} has {of_source}; run serve_read_only "
             "with remove, then without it."
         )
-    seconds = await _in_effect(admin, shadow, _TTL, readers)
-    if seconds is None and readers.configuration is None:
-        seconds = await admin.get(f"/{shadow.path}/messageTTL", applied=True)
-    if int(seconds or 0) > 0:
+    values = await _in_effect(admin, shadow, _TTL, readers)
+    if not readers.configurations and values == [None]:
+        values = [await admin.get(f"/{shadow.path}/messageTTL", applied=True)]
+    if (seconds := max(int(value or 0) for value in values)) > 0:
         return (
             f"{shadow} is not forwarded: messages expire there after {seconds} s, which acknowledges what no consumer "
             "has; set the message TTL of its namespace or topic to 0."
         )
-    quotas = await _in_effect(admin, shadow, _QUOTAS, readers) or {}
-    if any(map(_evicts, quotas.values())):
+    quotas = [value or {} for value in await _in_effect(admin, shadow, _QUOTAS, readers)]
+    if any(_evicts(quota) for value in quotas for quota in value.values()):
         return (
             f"{shadow} is not forwarded: its backlog quota has the policy {_EVICTS}, which acknowledges what no "
             "consumer has; remove that quota."
         )
-    if readers.configuration is None and len(quotas) < len(_QUOTAS.sections) and await _has_quota(admin, shadow):
+    unset = [section for section in _QUOTAS.sections if section not in quotas[0]]
+    if not readers.configurations and unset and await _has_quota(admin, shadow, unset):
         return (
             f"{shadow} is not forwarded: a backlog quota of the brokers is in effect, and this role may not read "
             f"whether its policy is {_EVICTS}, which acknowledges what no consumer has; set quotas of the namespace "
-            f"{shadow.namespace} for {' and '.join(_QUOTAS.sections)} with another policy."
+            f"{shadow.namespace} for {' and '.join(unset)} with another policy."
         )
     return ""
 
 
-async def _in_effect(admin: AdminClient, topic: TopicName, policy: TopicPolicy, readers: _Readers) -> Json:
-    """A policy in effect for a topic; two calls.
+async def _in_effect(admin: AdminClient, topic: TopicName, policy: TopicPolicy, readers: _Readers) -> list[Json]:
+    """A policy in effect for a topic, under the settings of each broker; two calls.
 
     Not what brokers answer to `applied`: that leaves out global policies, and the question for quotas writes the
     defaults into the broker's copy of the namespace's policies, which the next change stores (observed on 4.2.4).
     """
     path = f"/{topic.path}/{_PATHS[policy.field]}"
     local, shared = [await admin.get(path, isGlobal=scope) for scope in (False, True)]
-    return effective_value(
-        policy,
-        local={policy.field: local},
-        shared={policy.field: shared},
-        namespace=readers.policies,
-        configuration=readers.configuration or {},
-    )
+    own = {"local": {policy.field: local}, "shared": {policy.field: shared}}
+    configurations = readers.configurations or ({},)
+    return [
+        effective_value(policy, **own, namespace=readers.policies, configuration=configuration)
+        for configuration in configurations
+    ]
 
 
-async def _has_quota(admin: AdminClient, topic: TopicName) -> bool:
-    """Whether a limit is in effect, by the statistics; old brokers do not say it."""
+async def _has_quota(admin: AdminClient, topic: TopicName, sections: Collection[str]) -> bool:
+    """Whether a limit of one of these kinds is in effect, by the statistics; old brokers do not say it."""
     count = (await admin.partition_metadata(topic)).partitions
     statistics = [await admin.stats(partition, precise=False) for partition in topic.partitions(count)]
-    limits = [stats.get(key) for stats in statistics for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime")]
+    limits = [stats.get(_LIMITS[section]) for stats in statistics for section in sections]
     return any(limit is None or int(limit) > 0 for limit in limits)
 
 

@@ -50,18 +50,25 @@ async def without_later(
     )
 
 
-async def oldest_copy(copies: Copies, names: tuple[str, str], first: Position, end: int) -> tuple[int, Position | None]:
-    """The first copy of the source's entries from `first` on among the target's first `end`; (0, None) if none is."""
-    for begin in range(0, min(end, _MOST_LOOKED_AT), _LOOKED_AT_ONCE):
-        numbers = range(begin, min(begin + _LOOKED_AT_ONCE, end))
+async def oldest_copy(
+    copies: Copies, names: tuple[str, str], first: Position, end: int, *, most: int = _MOST_LOOKED_AT
+) -> tuple[int, Position | None]:
+    """The first copy of the source's entries from `first` on among the target's first `end`; (0, None) if none is.
+
+    Calls: one where the target begins with it.
+
+    :raises Unprovable: it is not among the first `most` entries of the target, which has more.
+    """
+    for begin in (0, *range(1, min(end, most), _LOOKED_AT_ONCE)):
+        numbers = range(begin, min(begin + (_LOOKED_AT_ONCE if begin else 1), most, end))
         origins = await asyncio.gather(*(origin_of(copies, number) for number in numbers))
         for number, origin in zip(numbers, origins, strict=True):
             if origin is not None and origin >= first:
                 return number, origin
-    if end <= _MOST_LOOKED_AT:
+    if end <= most:
         return 0, None
     raise Unprovable(
-        f"its first {_MOST_LOOKED_AT:,} entries on {names[1]} have no copy of what {names[0]} still "
+        f"its first {most:,} entries on {names[1]} have no copy of what {names[0]} still "
         "holds; verify it with mode 'window'"
     )
 

@@ -255,7 +255,8 @@ def subscriptions_have_read_what_was_not_copied(view: View) -> Iterator[Finding]
                         f"{topic} {name}",
                         f"{entries:,} unread entries that {view.green.name} does not have: {view.blue.name} stored "
                         f"them before the oldest one that it has",
-                        "let the application read them on {blue}, then run again.",
+                        "let the application read them on {blue}, then run again. Delete the subscription only if no "
+                        "application needs them.",
                     )
 
 
