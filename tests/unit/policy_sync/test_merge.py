@@ -123,7 +123,20 @@ def test_a_joining_cluster_takes_the_agreed_values_and_brings_its_own() -> None:
     decision = merge_field(1, [held("blue", 1), held("green", 1), joiner], TieBreak.SMALLER)
     assert (decision.value, decision.rule, decision.losers) == (1, Rule.JOINED, (joiner,))
     assert merge_field(None, [held("blue", None), joiner], TieBreak.SMALLER).value == 9
+    later = merge_field(None, [held("blue", 1, 70, 71), joiner], TieBreak.SMALLER)
+    assert (later.value, later.rule, later.losers) == (1, Rule.TIME, (joiner,)), "named once"
     assert merge_field(1, [held("blue", 1), held("aaa", None, joined=False)], TieBreak.SMALLER).value == 1
+
+
+def test_a_conflict_of_others_is_none_of_a_cluster_that_joins() -> None:
+    sides = [held("blue", 2, 10, 11), held("green", 3, 12, 13), held("red", 9, joined=False)]
+    decision = merge_field(1, sides, TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.losers) == (3, Rule.TIME, (sides[0], sides[2]))
+
+
+def test_what_nobody_changed_is_agreed() -> None:
+    decision = merge_field(1, [held("blue", 1, 5, 6), held("green", 1)], TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.winner) == (1, Rule.AGREED, "")
 
 
 def provenance(**times: float) -> dict[str, Provenance]:
