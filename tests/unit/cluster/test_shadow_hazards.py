@@ -158,12 +158,18 @@ RETIRED = {RETIRED_FROM: SOURCE}
         (LOWER, broker(shadow=info(7, **RETIRED))),
         (
             LOWER,
-            broker(partitions={"partitions": 2, "properties": SHADOW}, partitioned=["persistent://acme/readers/a/b"]),
+            broker(
+                partitions={"partitions": 2, "properties": SHADOW},
+                shadow=info(7),
+                partitioned=["persistent://acme/readers/a/b"],
+                topics=["persistent://acme/readers/ordinary"],
+            ),
         ),
         (
             LOWER,
             broker(
                 partitions={"partitions": 2, "properties": SHADOW},
+                shadow=info(7),
                 partitioned=["persistent://acme/readers/a/b"],
                 topics=["persistent://acme/readers/a/b-partition-0", "persistent://acme/readers/a/b-partition-1"],
             ),

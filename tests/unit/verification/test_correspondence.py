@@ -133,12 +133,36 @@ def state(type_: str = "Shared", replicated: bool = False, **properties: str) ->
         (Discrepancy(unit=Unit.ENTRIES, redelivered=Portion(1)), state(), state(), Verdict.DIFFERENT),
         (Discrepancy(unit=Unit.ENTRIES), state(replicated=True), state(), Verdict.DIFFERENT),
         (Discrepancy(unit=Unit.ENTRIES), state(team="a"), state(team="b"), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES), state(team="a"), state(), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES), state(), state(team="b"), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES), state(team="a"), state(team="a"), Verdict.EQUAL),
     ],
 )
 def test_one_difference_decides(
     discrepancy: Discrepancy, source: SubscriptionCursor, target: SubscriptionCursor, verdict: Verdict
 ) -> None:
     assert evaluate_subscription("s", source, target, discrepancy).verdict is verdict
+
+
+def test_a_verdict_counts_what_is_redelivered_skipped_and_repeated() -> None:
+    discrepancy = Discrepancy(
+        unit=Unit.MESSAGES,
+        source_unread=9,
+        target_unread=11,
+        redelivered=Portion(3),
+        skipped=Portion(1),
+        repeated=2,
+    )
+    assert evaluate_subscription("s", state(), state(), discrepancy) == SubscriptionVerdict(
+        subscription="s",
+        verdict=Verdict.DIFFERENT,
+        unit=Unit.MESSAGES,
+        source_unread=9,
+        target_unread=11,
+        redelivered=3,
+        skipped=1,
+        repeated=2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +220,10 @@ def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: 
 @pytest.mark.parametrize(("different", "verdict"), [(True, Verdict.DIFFERENT), (False, Verdict.INCONCLUSIVE)])
 def test_what_was_decided_before_reading_decides_here_too(different: bool, verdict: Verdict) -> None:
     lost = Problem("acme/orders", f"{TOPIC}-2", different, "green has no such topic")
-    assert assemble(replace(REQUEST, problems=(lost,)), [topic(Verdict.EQUAL)]).verdict is verdict
+    verification = assemble(replace(REQUEST, problems=(lost,)), [topic(Verdict.EQUAL)])
+    assert verification.verdict is verdict
+    counts = {Verdict.EQUAL: 1, Verdict.DIFFERENT: 0, Verdict.INCONCLUSIVE: 0}
+    assert verification.by_verdict == {**counts, verdict: 1}
 
 
 def test_a_namespace_about_which_nothing_is_known_is_inconclusive() -> None:
