@@ -198,6 +198,11 @@ def test_damage_shows_in_the_buckets(damage: str) -> None:
     assert differing_buckets(summed(MESSAGES), summed(DAMAGES[damage](MESSAGES), 30, 60))
 
 
+def test_a_message_that_is_alone_in_its_bucket_is_seen_on_either_side() -> None:
+    held, nothing = summed(MESSAGES[:1]), summed([])
+    assert differing_buckets(held, nothing) == differing_buckets(nothing, held) == {bucket_of(MESSAGES[0], 16)}
+
+
 def test_a_message_lost_from_two_equal_ones_is_seen() -> None:
     assert differing_buckets(summed([*MESSAGES, MESSAGES[0], MESSAGES[0]]), summed(MESSAGES))
 
