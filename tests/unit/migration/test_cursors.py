@@ -225,6 +225,14 @@ async def test_identical_entries_take_two_calls_for_each_run(older: int) -> None
     assert green.calls == 4
 
 
+async def test_behind_a_gap_one_call_confirms_the_distance() -> None:
+    green = Green(copied(TWO_LEDGERS, {2}, {12: MARKER}))
+    position_map = mapped_by(green)
+    assert await position_map.count_before(5) == 4
+    searched = green.calls
+    assert (await position_map.count_before(8), green.calls - searched) == (7, 1)
+
+
 @pytest.mark.parametrize(
     ("written", "begin", "end", "first"),
     [
