@@ -316,6 +316,7 @@ class Matched:
     [
         (range(10), range(3, 10), range(3, 10), 0),
         (range(2, 10), range(4, 10), range(2, 8), 2),
+        (range(2, 10), range(2, 10), range(8), 2),
         ([None, None, *range(10)], range(4, 10), range(6, 12), -2),
         ([0, 1, 2, *range(4, 10)], range(5, 10), range(4, 9), 1),
         (range(10), [0, *range(3, 10)], range(10), 0),
@@ -326,6 +327,7 @@ class Matched:
     ids=[
         "same",
         "beginning lacks",
+        "beginning lacks and nothing was read",
         "more before",
         "gap before the unread",
         "holes",

@@ -102,6 +102,7 @@ def test_a_publish_time_beyond_every_calendar_is_shown_in_milliseconds() -> None
 def test_digests_decide(target: TopicDigest, verdict: Verdict, reordered: bool, reason: str) -> None:
     compared = evaluate_topic(PAIR, topic_digest(), target)
     assert (compared.verdict, compared.reordered, compared.reason) == (verdict, reordered, reason)
+    assert (compared.differing, compared.repeated) == (0, 0), "messages were not compared"
     turned = evaluate_topic(PAIR, target, topic_digest())
     assert (turned.verdict, turned.reordered, turned.reason) == (verdict, reordered, reason)
 
@@ -131,6 +132,7 @@ def test_a_problem_found_before_reading_outweighs_equal_topics(different: bool, 
     equal = TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)
     verification = assemble(replace(REQUEST, problems=(lost,)), [equal])
     assert (verification.verdict, verification.messages, verification.proven) == (verdict, 0, 0)
+    assert not any(topic.reordered or topic.repeated for topic in verification.namespaces[0].topics)
 
 
 class Silent:
