@@ -67,13 +67,14 @@ async def _leftover(blue: AdminClient, topic: TopicName, count: int, existing: C
     documents: dict[str, JsonObject] = info.get("partitions") or {str(topic): info}
     statistics = await stats_of(blue, topic.partitions(count))
     loaded = {name: stats for name, stats in statistics.items() if isinstance(stats, TopicStats)}
+    terminated = bool(documents) and all("terminatedPosition" in document for document in documents.values())
+    # A drained subscription of a topic that ended is left over; one of an open topic is in use.
+    kept = [cursor for cursor in subscriptions_in_info(topic, info) if not terminated or _is_unread(cursor, loaded)]
     return LeftoverTopic(
         topic=topic,
         partitions=count,
-        terminated=bool(documents) and all("terminatedPosition" in document for document in documents.values()),
-        subscriptions=tuple(
-            sorted({cursor.name for cursor in subscriptions_in_info(topic, info) if _is_unread(cursor, loaded)})
-        ),
+        terminated=terminated,
+        subscriptions=tuple(sorted({cursor.name for cursor in kept})),
         clients=tuple(str(client) for stats in loaded.values() for client in stats.clients),
         entries=sum(_entries(document) for document in documents.values()),
     )
