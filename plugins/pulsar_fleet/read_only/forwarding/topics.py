@@ -11,17 +11,14 @@ from pulsar_fleet.cluster.errors import FleetError, NotAllowed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.effective import effective_value
-from pulsar_fleet.cluster.policies.model import TopicPolicy
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.read_only.forwarding.request import Request
-from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in, topics_in
+from pulsar_fleet.read_only.observe import partitions_of, policy_in_effect, properties_of, source_in, topics_in
 from pulsar_fleet.snapshot.resources import read_migrated_to
 
 _EVICTS = "consumer_backlog_eviction"
 _TTL, _QUOTAS = TOPIC_BY_FIELD["messageTTLInSeconds"], TOPIC_BY_FIELD["backLogQuotaMap"]
 _LIMITS = {"destination_storage": "backlogQuotaLimitSize", "message_age": "backlogQuotaLimitTime"}
-_PATHS = {_TTL.field: "messageTTL", _QUOTAS.field: "backlogQuotaMap"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,8 @@ async def _problem(
             f"{shadow} is not forwarded: it has {count} partitions and {source} has {of_source}; run serve_read_only "
             "with remove, then without it."
         )
-    values = await _in_effect(admin, shadow, _TTL, readers)
+    configurations = readers.configurations or ({},)
+    values = await policy_in_effect(admin, shadow, _TTL, readers.policies, configurations)
     if not readers.configurations and values == [None]:
         values = [await admin.get(f"/{shadow.path}/messageTTL", applied=True)]
     if (seconds := max(int(value or 0) for value in values)) > 0:
@@ -142,7 +140,8 @@ async def _problem(
             f"{shadow} is not forwarded: messages expire there after {seconds} s, which acknowledges what no consumer "
             "has; set the message TTL of its namespace or topic to 0."
         )
-    quotas = [value or {} for value in await _in_effect(admin, shadow, _QUOTAS, readers)]
+    read = await policy_in_effect(admin, shadow, _QUOTAS, readers.policies, configurations, path=f"{_QUOTAS.path}Map")
+    quotas = [value or {} for value in read]
     if any(_evicts(quota) for value in quotas for quota in value.values()):
         return (
             f"{shadow} is not forwarded: its backlog quota has the policy {_EVICTS}, which acknowledges what no "
@@ -156,22 +155,6 @@ async def _problem(
             f"{shadow.namespace} for {' and '.join(unset)} with another policy."
         )
     return ""
-
-
-async def _in_effect(admin: AdminClient, topic: TopicName, policy: TopicPolicy, readers: _Readers) -> list[Json]:
-    """A policy in effect for a topic, under the settings of each broker; two calls.
-
-    Not what brokers answer to `applied`: that leaves out global policies, and the question for quotas writes the
-    defaults into the broker's copy of the namespace's policies, which the next change stores (observed on 4.2.4).
-    """
-    path = f"/{topic.path}/{_PATHS[policy.field]}"
-    local, shared = [await admin.get(path, isGlobal=scope) for scope in (False, True)]
-    own = {"local": {policy.field: local}, "shared": {policy.field: shared}}
-    configurations = readers.configurations or ({},)
-    return [
-        effective_value(policy, **own, namespace=readers.policies, configuration=configuration)
-        for configuration in configurations
-    ]
 
 
 async def _has_quota(admin: AdminClient, topic: TopicName, sections: Collection[str]) -> bool:
