@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import translate, translate_clusters
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
-from pulsar_fleet.cluster.policies.topic_policies import Scope, translate_topic_policies
+from pulsar_fleet.cluster.policies.topic_policies import translate_topic_policies
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import LeftAlone
@@ -22,6 +22,7 @@ from pulsar_fleet.snapshot.model import (
     TenantState,
     TopicState,
 )
+from pulsar_fleet.snapshot.resources import lists_of_topics
 
 _NOT_COPIED = f"brokers mark topics that they redirected with the property {MIGRATED_PROPERTY!r}, so it is never copied"
 
@@ -77,13 +78,10 @@ def without_way_back(source: Snapshot, target: Snapshot) -> Snapshot:
     Copied as it is, such a list would make the target replicate into the source.
     """
     back = {state.name for state in target.namespaces if source.cluster in _replicates_to(state)}
-    own = {
-        (state.topic, state.scope): tuple(state.policies.get(TOPIC_CLUSTERS) or ()) for state in target.topic_policies
-    }
+    own = lists_of_topics(target.topic_policies)
 
-    def topic_replicates_back(topic: str) -> bool:
-        lists = [own[topic, scope] for scope in (Scope.LOCAL, Scope.GLOBAL) if own.get((topic, scope))]
-        return source.cluster in lists[0] if lists else str(TopicName.parse(topic).namespace) in back
+    def topic_replicates_back(topic: TopicName) -> bool:
+        return source.cluster in own[topic] if topic in own else str(topic.namespace) in back
 
     def one_way(clusters: tuple[str, ...]) -> list[str]:
         return [name for name in clusters if target.cluster not in clusters or name != source.cluster]
@@ -96,7 +94,7 @@ def without_way_back(source: Snapshot, target: Snapshot) -> Snapshot:
     )
     policies = tuple(
         replace(state, policies={**state.policies, TOPIC_CLUSTERS: one_way(tuple(clusters))})
-        if (clusters := state.policies.get(TOPIC_CLUSTERS)) and not topic_replicates_back(state.topic)
+        if (clusters := state.policies.get(TOPIC_CLUSTERS)) and not topic_replicates_back(TopicName.parse(state.topic))
         else state
         for state in source.topic_policies
     )

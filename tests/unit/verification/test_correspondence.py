@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.verification.test_judge import message
 
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor
@@ -257,23 +258,7 @@ class Stored:
 
 
 def stored(content: str, entry: int) -> StoredMessage:
-    return StoredMessage(
-        ledger=8,
-        entry=entry,
-        batch=-1,
-        publish_time=0,
-        producer=b"p",
-        schema_version=None,
-        key=None,
-        key_is_base64=False,
-        null_key=False,
-        ordering_key=None,
-        event_time=None,
-        deliver_at=None,
-        null_value=False,
-        properties={},
-        payload=content.encode(),
-    )
+    return message(f"p-{content}", entry)._replace(ledger=8)
 
 
 class Matched:
