@@ -49,8 +49,8 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def install(programs: Path, *packages: str) -> None:
     """Install packages into the environment of these programs."""
-    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "-q", "--python", str(programs / "python")]
-    subprocess.run([*uv, *packages], check=True)
+    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "-q", "--no-cache"]
+    subprocess.run([*uv, "--python", str(programs / "python"), *packages], check=True)
 
 
 @pytest.fixture(scope="module")
