@@ -21,6 +21,9 @@ MOST_BROKERS = 4
 RESERVED = ("security",)
 Settings = Mapping[str, Mapping[str, str]]
 
+_ROOM = 2 * 10**9
+"""Bytes that the clusters can write before their bookies refuse."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -65,13 +68,14 @@ class Request:
 
     @staticmethod
     def check_space(folder: Path) -> None:
-        """Refuse a full disk: a bookie above its threshold starts, and then refuses every write."""
+        """Refuse a disk that is full or will be soon: a bookie above its threshold starts, and then refuses writes."""
         usage, most = shutil.disk_usage(folder), float(DISK_THRESHOLD)
-        full = 1 - usage.free / usage.total
-        if full >= most:
+        missing = usage.total * (1 - most) + _ROOM - usage.free
+        if missing > 0:
             raise PreconditionFailed(
-                f"The disk of {str(folder)!r} is {full:.1%} full, and a bookie writes nothing above {most:.0%}: free "
-                f"{usage.total / 1e9 * (full - most):.1f} GB or more, or choose a folder on another disk."
+                f"The disk of {str(folder)!r} is {1 - usage.free / usage.total:.1%} full, and a bookie writes nothing "
+                f"above {most:.0%}: free {missing / 1e9:.1f} GB or more, which leaves {_ROOM / 1e9:.0f} GB to write, "
+                f"or choose a folder on another disk."
             )
 
     def _check_names(self, what: str, names: Sequence[str] | Mapping[str, object]) -> None:
