@@ -2,6 +2,7 @@
 
 `python -m tests.support.second_try [pytest's options]` runs pytest. What fails twice fails the run. What passes alone
 is an unstable test: it is printed last with its first failure and kept in `.state/unstable/`, and the run is green.
+More than a few dozen failures are the machine's or one defect's: the first try stops there, and nothing runs twice.
 As a plug-in of pytest this module collects the failures of the first try and compares the second with them.
 """
 
@@ -21,6 +22,8 @@ NAME = "tests.support.second_try"
 FOLDER = Path(".state/unstable")
 _FIRST = FOLDER / "first.json"
 _SECOND = "--second-try"
+MOST = 40
+"""Failures at which the first try stops."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,8 +103,8 @@ def _keep(test: str, failure: str, captured: str) -> None:
 
 def main(options: list[str]) -> int:
     """Run pytest, and once more for the tests that failed; this process becomes the second try."""
-    status = pytest.main(["-p", NAME, *options])
-    if status == pytest.ExitCode.TESTS_FAILED:
+    status = pytest.main(["-p", NAME, "--maxfail", str(MOST), *options])
+    if status == pytest.ExitCode.TESTS_FAILED and len(json.loads(_FIRST.read_text())) < MOST:
         sys.stdout.flush()
         second = ["-p", NAME, *options, _SECOND, "-n", "0", "--dist", "no"]
         os.execv(sys.executable, [sys.executable, "-m", "pytest", *second])

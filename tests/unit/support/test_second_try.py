@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.second_try import FOLDER
+from tests.support.second_try import FOLDER, MOST
 
 REPOSITORY = Path(__file__).parents[3]
 PASSES = "def test_passes():\n    pass\n"
@@ -91,3 +91,14 @@ def test_a_second_run_has_no_failures_of_the_first(mixed: subprocess.CompletedPr
 
 def test_a_module_that_cannot_be_collected_fails_the_run(tmp_path: Path) -> None:
     assert run(tmp_path, broken="import nothing_like_it\n", passes=PASSES).returncode not in (0, 5)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_many_failures_end_the_run_with_their_reason(tmp_path: Path, workers: str) -> None:
+    """A full disk fails all tests on clusters, each after a minute."""
+    fails = "".join(f"def test_disk_{number}():\n    assert 1 == 2\n\n\n" for number in range(MOST + 60))
+    ended = run(tmp_path, "-n", workers, *(["--dist", "no"] if workers == "0" else []), disk=fails)
+    assert ended.returncode not in (0, 5), ended.stdout
+    assert "assert 1 == 2" in ended.stdout
+    assert f"stopping after {MOST} failures" in ended.stdout
+    assert "second try" not in ended.stdout
