@@ -459,6 +459,14 @@ INVENTORY: tuple[Group, ...] = (
         },
     ),
     Group(
+        Kind.CALL,
+        "contract/cli/test_migration.py::test_a_killed_migration_is_resumed_to_its_end",
+        "unit/replication/test_unfinished_runs.py::test_a_run_that_has_ended_or_flagged_the_namespace_is_no_finding",
+        {
+            "run-not-ended": ("never while one of its tasks runs", "If its process has died"),
+        },
+    ),
+    Group(
         Kind.COMMAND,
         "unit/test_remedies.py::test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists",
         _NOT_IN_VIEWS,

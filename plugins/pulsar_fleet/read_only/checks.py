@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.policies.effective import is_set
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.preflight.checks.limits import topics_fit
+from pulsar_fleet.preflight.checks.policies import unfinished_run
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.preflight.target_limits import ENCRYPTION, Effective
@@ -50,7 +51,7 @@ def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     findings = [*_of_namespace(observed, request), *_of_brokers(observed, request), *check_brokers(observed, request)]
     findings += _of_limits(observed, request)
     for source in observed.sources:
-        findings += _of_source(source, request)
+        findings += _of_source(source, observed.cluster, request)
         findings += _of_other_shadows(observed, source, request)
         findings += _not_followed(observed, source, request)
         if source.partitions is not None:
@@ -241,7 +242,7 @@ def _of_brokers(observed: Observed, request: Request) -> Iterator[Finding]:
         )
 
 
-def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
+def _of_source(source: SourceState, cluster: str, request: Request) -> Iterator[Finding]:
     name = str(source.topic)
     if source.partitions is None:
         yield blocker(
@@ -269,6 +270,7 @@ def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
             "serve the topic on the cluster to which it was migrated, or finish or abort that migration first.",
         )
         return
+    yield from unfinished_run(cluster, name, source.namespace)
     if source.terminated:
         yield blocker(
             "source-terminated",

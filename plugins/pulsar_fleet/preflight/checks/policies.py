@@ -10,6 +10,8 @@ from pulsar_fleet.cluster.admin.read_problems import DELETE_AGAIN
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import problems
+from pulsar_fleet.cluster.runs.overrides import overrides_in
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.preflight.broker_settings import effective_differences
 from pulsar_fleet.preflight.checks.brokers import COMPARED_DEFAULTS
@@ -64,6 +66,29 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
                     "clients may be on another cluster: leave the flag and take the namespace out of the selection.",
                     call=call_text(own.cluster, bare("GET", f"{cluster_path(own.cluster)}/migrate")),
                 )
+
+
+def unfinished_run(cluster: str, name: str, document: JsonObject) -> Iterator[Finding]:
+    """A run that has not restored the policies of a namespace, whose document this is: nothing may be written to them.
+
+    Where a migration has flagged the namespace, the flag is what counts.
+    """
+    if (record := overrides_in(document)) and not document.get("migrated"):
+        yield blocker(
+            "run-not-ended",
+            f"{name} on {cluster}",
+            f"the run {record.run} overrides policies of its namespace since {record.since}",
+            "It restores them when it ends, and takes from their lists of clusters what was written in between.",
+            let_end(record.run),
+        )
+
+
+def let_end(run: str) -> str:
+    """What to do where a run has not ended; its process may have died."""
+    if run.startswith("cli/"):
+        verb = "fail-back" if run.startswith("cli/fail-back") else "migrate"
+        return f"let it end. If its process has died, continue it: {command_line(verb, '--resume', run)}."
+    return "let it end. If it died, clear its task write_report; never while one of its tasks runs."
 
 
 def _has_terminated(snapshot: Snapshot, namespace: str) -> bool:

@@ -92,6 +92,7 @@ def check_replication(
     topology = planned.topology
     findings: dict[tuple[str, str], Finding] = {}
     found = (
+        *_unfinished_runs(snapshots, planned, request),
         *_unnamed_clusters(snapshots, topology, request, planned.namespaces),
         *_kept_local(planned),
         *_wrong_addresses(observations),
@@ -282,6 +283,16 @@ def _copied_twice(
                 f"leave out the history, or accept it if {link.target} has none of the messages: that is not certain "
                 "of a topic that holds a message, has a producer or a subscription, or could not be read.",
             )
+
+
+def _unfinished_runs(
+    snapshots: Mapping[str, Snapshot], planned: ReplicationPlan, request: Request
+) -> Iterator[Finding]:
+    names = {*planned.namespaces, *(str(topic.namespace) for topic in request.topics)}
+    for name, snapshot in snapshots.items():
+        for state in snapshot.namespaces:
+            if state.name in names:
+                yield from policies.unfinished_run(name, state.name, state.policies)
 
 
 def _unnamed_clusters(
