@@ -30,7 +30,6 @@ from pulsar_fleet.migration.model import Move, Moves, Strategy
 from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_gates
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare import freeze, restore, target
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, release, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.reserved_subscriptions import reserve_subscriptions, store_reserved_subscriptions
@@ -111,7 +110,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             await register_cluster(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
-            await recreate_missing(green, move.namespace, move.topics, blue)
+            await target.prepare_deleted(blue, green, run, [move])
             consumed = not move.strategy.redirects
             reserving = (reserve_subscriptions(blue, green, topic, consumed=consumed) for topic in move.partitions)
             names = await asyncio.gather(*reserving)

@@ -25,14 +25,15 @@ from pulsar_fleet.migration.cutover.termination import (
 )
 from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
-from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.late_clients import require_following_clients
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
 from pulsar_fleet.migration.prepare import freeze
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.inactive_topics import keep_unused, recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, renew
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.repoint.state import RepointState
 from pulsar_fleet.migration.repoint.steps import read_state
@@ -138,7 +139,10 @@ class _WaveCutOver:
         if not done and not await is_moved(self.blue, move):
             await require_copied_topics(self.blue, move, self.run)
             await recreate_missing(self.blue, move.namespace, move.topics, self.green)
-            await recreate_missing(self.green, move.namespace, move.topics, self.blue)
+            await prepare_deleted(self.blue, self.green, self.run, [move])
+            if move.strategy is Strategy.REDIRECT:
+                # What has messages is not deleted, and copies have those of blue.
+                await keep_unused(self.green, move.partitions)
         unterminated = await self._open_partitions(move, done=done)
         if done and not unterminated:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
@@ -35,6 +35,22 @@ async def recreate_missing(
     if incomplete:
         log.info("%s: %d inactive topics created again, first %s", namespace, len(incomplete), incomplete[0])
     return tuple(incomplete)
+
+
+async def keep_unused(admin: AdminClient, topics: Iterable[TopicName]) -> None:
+    """Load topics without subscriptions and clients again: their broker counts a minute of inactivity from then on.
+
+    So none is deleted between the last look at it and the arrival of its producers, which would make it again without
+    its policies. One call for each topic or partition, three for each that is unused.
+    """
+
+    async def keep(topic: TopicName) -> None:
+        stats = await admin.stats(topic, precise=False)
+        if not stats.get("subscriptions") and not stats.get("publishers"):
+            await admin.put(f"/{topic.path}/unload")
+            await admin.stats(topic, precise=False)
+
+    await asyncio.gather(*(keep(topic) for topic in topics if topic.persistent))
 
 
 async def _create(admin: AdminClient, topic: TopicName, count: int, other: AdminClient, *, exists: bool) -> None:

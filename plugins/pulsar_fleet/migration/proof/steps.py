@@ -18,6 +18,7 @@ from pulsar_fleet.migration.drain.reload import load_unloaded
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
+from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.proof.lost_entries import lost_entries, require_none_lost
 from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
@@ -66,6 +67,8 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
+        # The proof has green's settings, and the cut-over refuses others: it makes what is missing then.
+        await prepare_deleted(blue, green, run, moves.moves)
         await compact(green, [topic for move in moves.moves if move.strategy.copies for topic in move.compacted])
         begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in replicated_namespaces(moves)])
         baselines = dict(begun[0].baselines) if begun else {}

@@ -22,8 +22,8 @@ from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
+from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.repoint.state import (
     NamespaceWatch,
     PartitionWatch,
@@ -61,9 +61,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
     await renew_while_waiting(sides, run, moves)
     state = read_state(run)
     async with sides.open() as (blue, green):
-        for move in moves.moves:
-            # A broker deletes an inactive topic that has no subscription.
-            await recreate_missing(green, move.namespace, move.topics, blue)
+        await prepare_deleted(blue, green, run, moves.moves)
         connected = {move.namespace: await _clients_at_first(blue, run, move) for move in moves.moves}
         try:
             progress = [
