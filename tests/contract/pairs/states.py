@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from tests.contract.pairs.world import Link, World
@@ -197,11 +198,12 @@ async def rebuilt(shell: Shell, worlds: Worlds) -> None:
 
 async def frozen(shell: Shell, worlds: Worlds) -> None:
     """The process of a migration was killed while messages were copied."""
-    options = (*namespaces(worlds), "--strategy", Strategy.REPLICATE, "--yes", "--json")
-    await asyncio.to_thread(lambda: shell.killed("migrate", *BOTH, *options, after="start_replication"))
-    (killed,) = Ledger.open().migrations()
+    # One run each: the first command that takes over a dead run of them all would restore the others.
     for world in worlds:
-        world.run = killed.run_id
+        options = (*namespaces([world]), "--strategy", Strategy.REPLICATE, "--yes", "--json")
+        before = {run.run_id for run in Ledger.open().migrations()}
+        await asyncio.to_thread(partial(shell.killed, "migrate", *BOTH, *options, after="start_replication"))
+        (world.run,) = {run.run_id for run in Ledger.open().migrations()} - before
 
 
 async def followed(shell: Shell, worlds: Worlds) -> None:
