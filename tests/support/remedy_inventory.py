@@ -460,10 +460,10 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        "contract/cli/test_migration.py::test_a_killed_migration_is_resumed_to_its_end",
-        "unit/replication/test_unfinished_runs.py::test_a_run_that_has_ended_or_flagged_the_namespace_is_no_finding",
+        "contract/migration/test_dead_runs.py::test_a_dead_run_is_restored_without_its_ledger_and_a_live_one_is_kept",
+        "unit/replication/test_unfinished_runs.py::test_a_run_that_has_ended_or_cut_over_is_no_finding",
         {
-            "run-not-ended": ("never while one of its tasks runs", "If its process has died"),
+            "run-not-ended": ("it touches no live run",),
         },
     ),
     Group(

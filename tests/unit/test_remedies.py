@@ -52,6 +52,7 @@ def test_what_is_a_call_is_executed_on_real_clusters() -> None:
     "table",
     [
         checks.REMEDIES,
+        checks.NEVER,
         checks.OF_COPIES_ONLY,
         waivers.NOT_WAIVABLE,
         compatibility.RAISED_TO_BLOCKERS,

@@ -117,12 +117,14 @@ def apply_waivers(
     return WaiverResult(tuple(findings), tuple(waived))
 
 
-def accept(findings: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[Finding, ...]:
+def accept(
+    findings: Sequence[Finding], waivers: Sequence[Waiver], never: Mapping[str, str] = NOT_WAIVABLE
+) -> tuple[Finding, ...]:
     """The findings with each waived blocker as a warning that names who accepts it and why, blockers first.
 
     It raises what `apply_waivers` raises.
     """
-    accepted = {id(finding): waiver for finding, waiver in apply_waivers(findings, waivers).waived}
+    accepted = {id(finding): waiver for finding, waiver in apply_waivers(findings, waivers, never=never).waived}
     return blockers_first(
         replace(
             finding,

@@ -51,12 +51,21 @@ def check_serving(observed: Observed, request: Request) -> tuple[Finding, ...]:
     findings = [*_of_namespace(observed, request), *_of_brokers(observed, request), *check_brokers(observed, request)]
     findings += _of_limits(observed, request)
     for source in observed.sources:
-        findings += _of_source(source, observed.cluster, request)
+        findings += _of_source(source, request)
         findings += _of_other_shadows(observed, source, request)
         findings += _not_followed(observed, source, request)
         if source.partitions is not None:
             findings += _of_shadow(source, observed.shadows[request.shadow(source.topic)])
     return blockers_first(findings)
+
+
+def check_setup(observed: Observed, request: Request) -> tuple[Finding, ...]:
+    """As `check_serving`, and what only prevents serving from being set up: topics that are served stay served."""
+    found = [*check_serving(observed, request)]
+    for source in observed.sources:
+        if not (source.migration or source.terminated):
+            found += unfinished_run(observed.cluster, str(source.topic), source.namespace)
+    return blockers_first(found)
 
 
 def check_removal(observed: Observed, request: Request) -> tuple[Finding, ...]:
@@ -242,7 +251,7 @@ def _of_brokers(observed: Observed, request: Request) -> Iterator[Finding]:
         )
 
 
-def _of_source(source: SourceState, cluster: str, request: Request) -> Iterator[Finding]:
+def _of_source(source: SourceState, request: Request) -> Iterator[Finding]:
     name = str(source.topic)
     if source.partitions is None:
         yield blocker(
@@ -270,7 +279,6 @@ def _of_source(source: SourceState, cluster: str, request: Request) -> Iterator[
             "serve the topic on the cluster to which it was migrated, or finish or abort that migration first.",
         )
         return
-    yield from unfinished_run(cluster, name, source.namespace)
     if source.terminated:
         yield blocker(
             "source-terminated",

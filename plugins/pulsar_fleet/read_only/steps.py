@@ -17,7 +17,7 @@ from pulsar_fleet.planning.plan import Action
 from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line
 from pulsar_fleet.read_only.brokers.owners import confirm_owners
-from pulsar_fleet.read_only.checks import check_removal, check_serving
+from pulsar_fleet.read_only.checks import check_removal, check_serving, check_setup
 from pulsar_fleet.read_only.links import (
     ConfirmedServing,
     Progress,
@@ -53,7 +53,9 @@ def plan_for(observed: Observed, request: Request, run: Run, *, revokes: bool = 
     """Store the plan for what was read of a cluster; `revokes`: see `plan_serving`."""
     if request.remove:
         return _stored(plan_removal(observed, request), check_removal(observed, request), run)
-    return _stored(plan_serving(observed, request, revokes=revokes), check_serving(observed, request), run)
+    # What is served already is followed also while a migration copies its namespace.
+    check = check_setup if revokes else check_serving
+    return _stored(plan_serving(observed, request, revokes=revokes), check(observed, request), run)
 
 
 async def create_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:

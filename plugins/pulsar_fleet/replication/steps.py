@@ -22,6 +22,7 @@ from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.apply import AppliedStage, Stage
 from pulsar_fleet.replication.setup.checks import (
+    NEVER,
     Observations,
     check_replication,
     notes,
@@ -69,7 +70,7 @@ async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicat
     :raises InvalidRequest: a waiver that matches no blocker.
     """
     planned, findings = await _examine(clusters, request)
-    return store_plan(planned, accept(findings, request.waivers), run)
+    return store_plan(planned, accept(findings, request.waivers, NEVER), run)
 
 
 async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPlan, tuple[Finding, ...]]:

@@ -60,7 +60,7 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
                     f"leave the flag and take the namespace out of the selection: its topics on {own.cluster} are "
                     "terminated, "
                     "so its clients are on another cluster. fail_back_namespaces leads back."
-                    if _has_terminated(own, namespace.name)
+                    if has_terminated(own, namespace.name)
                     else f"if {own.cluster} has no redirect (404), the flag has no effect and may be cleared. With "
                     "one, its "
                     "clients may be on another cluster: leave the flag and take the namespace out of the selection.",
@@ -71,7 +71,7 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
 def unfinished_run(cluster: str, name: str, document: JsonObject) -> Iterator[Finding]:
     """A run that has not restored the policies of a namespace, whose document this is: nothing may be written to them.
 
-    Where a migration has flagged the namespace, the flag is what counts.
+    Where a migration has flagged the namespace or terminated its topics, that is what counts: the record stays there.
     """
     if (record := overrides_in(document)) and not document.get("migrated"):
         yield blocker(
@@ -79,19 +79,19 @@ def unfinished_run(cluster: str, name: str, document: JsonObject) -> Iterator[Fi
             f"{name} on {cluster}",
             f"the run {record.run} overrides policies of its namespace since {record.since}",
             "It restores them when it ends, and takes from their lists of clusters what was written in between.",
-            let_end(record.run),
+            f"let it end, or continue it {_continued(record.run)}. Where it is given up, `pulsar-fleet restore` with "
+            f"the connection of {cluster} and --end-replication restores what it left; it touches no live run.",
         )
 
 
-def let_end(run: str) -> str:
-    """What to do where a run has not ended; its process may have died."""
-    if run.startswith("cli/"):
-        verb = "fail-back" if run.startswith("cli/fail-back") else "migrate"
-        return f"let it end. If its process has died, continue it: {command_line(verb, '--resume', run)}."
-    return "let it end. If it died, clear its task write_report; never while one of its tasks runs."
+def _continued(run: str) -> str:
+    if not run.startswith("cli/"):
+        return "by clearing the task at which it stopped"
+    return f"by {command_line('fail-back' if run.startswith('cli/fail-back') else 'migrate', '--resume', run)}"
 
 
-def _has_terminated(snapshot: Snapshot, namespace: str) -> bool:
+def has_terminated(snapshot: Snapshot, namespace: str) -> bool:
+    """Whether a topic of the namespace is terminated there."""
     return any(topic.terminated and f"://{namespace}/" in topic.name for topic in snapshot.topics)
 
 

@@ -23,6 +23,7 @@ from pulsar_fleet.preflight.checks import (
 from pulsar_fleet.preflight.context import Measurements, Pair, Probes, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers_first
 from pulsar_fleet.preflight.target_limits import TABLE, Effective, effective_policies, quotas_met_by_copy
+from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
@@ -49,6 +50,12 @@ _SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
 
 _STOPS_REPLICATION = frozenset({"max-message-size-smaller"})
 """Warnings of a copy of policies that are blockers here: a replicator stops at the first such message."""
+
+NEVER: Mapping[str, str] = {
+    **NOT_WAIVABLE,
+    "run-not-ended": "what is written is never read back, and that run takes it away.",
+}
+"""Blockers that are never waived, and the certain loss."""
 
 OF_COPIES_ONLY = frozenset({"topic-terminated", "shadow-topic", "auto-subscription-differs"})
 """Findings about what a copy leaves out, which replication does not need."""
@@ -291,7 +298,7 @@ def _unfinished_runs(
     names = {*planned.namespaces, *(str(topic.namespace) for topic in request.topics)}
     for name, snapshot in snapshots.items():
         for state in snapshot.namespaces:
-            if state.name in names:
+            if state.name in names and not policies.has_terminated(snapshot, state.name):
                 yield from policies.unfinished_run(name, state.name, state.policies)
 
 
