@@ -14,6 +14,8 @@ WAVE_MOVES = "wave-moves.json"
 WAVE_TEXT = "wave.md"
 
 GREEN_PLAN = "plan-green.json"
+MADE_AGAIN = "made-again.json"
+"""Namespace → topics that green's broker has deleted and that are not complete again."""
 FINDINGS_BEFORE_CUT_OVER = "findings-before-cut-over.json"
 WAIVERS_BEFORE_CUT_OVER = "waivers-before-cut-over.json"
 ORIGINAL_SETTINGS = "original-settings.json"

@@ -25,7 +25,7 @@ from pulsar_fleet.migration.cutover.termination import (
 )
 from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
-from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.preflight.late_clients import require_following_clients
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
@@ -140,8 +140,7 @@ class _WaveCutOver:
             await require_copied_topics(self.blue, move, self.run)
             await recreate_missing(self.blue, move.namespace, move.topics, self.green)
             await prepare_deleted(self.blue, self.green, self.run, [move])
-            if move.strategy is Strategy.REDIRECT:
-                # What has messages is not deleted, and copies have those of blue.
+            if move.strategy.redirects:
                 await keep_unused(self.green, move.partitions)
         unterminated = await self._open_partitions(move, done=done)
         if done and not unterminated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -10,18 +11,21 @@ from pathlib import Path
 import pytest
 from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
+from tests.support.moved_namespace import MovedNamespace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.migration.prepare import target
 from pulsar_fleet.migration.prepare.inactive_topics import keep_unused
+from pulsar_fleet.planning.apply.outcome import PlanResult
+from pulsar_fleet.planning.plan import Plan
 from pulsar_sandbox import Sandbox
-
-pytestmark = [pytest.mark.long, pytest.mark.migration, pytest.mark.timeout(300)]
 
 SECONDS = 6
 SETTINGS = {
@@ -29,7 +33,11 @@ SETTINGS = {
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": str(SECONDS),
 }
 BOTH = ("blue", "green")
-SCHEMA = {"type": "STRING", "schema": "", "properties": {}}
+SCHEMAS = [
+    {"type": "AVRO", "schema": json.dumps({"type": "record", "name": "R", "fields": [field]}), "properties": {}}
+    for field in ({"name": "a", "type": "int"}, {"name": "b", "type": "string"})
+]
+"""Two versions that only a namespace takes which takes every schema."""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,18 @@ async def until_gone(admin: AdminClient, topic: TopicName) -> None:
             await asyncio.sleep(0.2)
 
 
+async def give(admin: AdminClient, topic: TopicName) -> None:
+    """Give a topic all that a broker deletes with it."""
+    await admin.post(f"/{topic.path}/maxConsumers", 50)
+    await admin.post(f"/{topic.path}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+    await admin.post(f"/{topic.path}/permissions/auditor", ["consume"])
+    strategy = f"/namespaces/{topic.namespace.path}/schemaCompatibilityStrategy"
+    await admin.put(strategy, "ALWAYS_COMPATIBLE")
+    for schema in SCHEMAS:
+        await admin.post(f"/schemas/{topic.path.removeprefix('persistent/')}/schema", schema)
+    await admin.put(strategy, "FULL")
+
+
 async def facts(admin: AdminClient, topic: TopicName) -> dict[str, Json]:
     """What a broker deletes with a topic."""
     found: dict[str, Json] = {}
@@ -69,6 +89,44 @@ async def facts(admin: AdminClient, topic: TopicName) -> dict[str, Json]:
     return found
 
 
+async def test_only_what_was_deleted_is_made_again_also_after_an_interruption(
+    moved: MovedNamespace, on_blue: AdminClient, on_green: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle, parted, live = (moved.topic(name) for name in ("idle", "parted", "live"))
+    await on_blue.create_topic(idle)
+    await on_blue.create_partitioned_topic(parted, 2)
+    for topic in (idle, parted):
+        await give(on_blue, topic)
+    reference, _ = await steps.check_gates(moved.sides, moved.run, [moved.namespace], Strategy.REPLICATE)
+    moves = Moves.from_json(moved.run.artefacts.read_json(reference))
+    await steps.prepare_green(moved.sides, moved.run, moves)
+    expected = [await facts(on_blue, topic) for topic in (idle, parted)]
+    assert [await facts(on_green, topic) for topic in (idle, parted)] == expected
+    # Somebody has set other values on green since, and its broker deletes topics.
+    await on_green.post(f"/namespaces/{moved.namespace.path}/messageTTL", 77)
+    await on_green.post(f"/{live.path}/maxConsumers", 9)
+    for topic in (idle, parted.partition(1)):
+        await on_green.delete(f"/{topic.path}", force=True)
+
+    async def interrupted(plan: Plan, admin: AdminClient, *_: object, **__: object) -> PlanResult:
+        await admin.create_topic(idle)
+        raise Unavailable("the worker was killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "apply_plan", interrupted)
+        with pytest.raises(Unavailable):
+            await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
+    await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
+    assert [await facts(on_green, topic) for topic in (idle, parted)] == expected
+    assert not await gone(on_green, parted.partition(1))
+    assert await on_green.get(f"/namespaces/{moved.namespace.path}/messageTTL") == 77
+    assert await on_green.get(f"/{live.path}/maxConsumers") == 9
+    calls = on_green.calls
+    await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
+    assert on_green.calls == calls + 2
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", [Strategy.REDIRECT, Strategy.REPLICATE])
 async def test_a_resumed_migration_makes_again_what_was_deleted_with_topics(
     strategy: Strategy, deleting: Sandbox, admins: tuple[AdminClient, AdminClient], records: Path
@@ -86,10 +144,7 @@ async def test_a_resumed_migration_makes_again_what_was_deleted_with_topics(
         # Producers keep the topics on blue; what they send is read by readers, without subscriptions.
         producers = [client.create_producer(str(topic)) for topic in topics]
         for topic in topics:
-            await blue.post(f"/{topic.path}/maxConsumers", 50)
-            await blue.post(f"/{topic.path}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
-            await blue.post(f"/{topic.path}/permissions/auditor", ["consume"])
-            await blue.post(f"/schemas/{topic.path.removeprefix('persistent/')}/schema", SCHEMA)
+            await give(blue, topic)
         expected = [await facts(blue, topic) for topic in topics]
         assert all(fact["retention"] and fact["permissions"] and fact["schemas"] for fact in expected)
         options = ("--namespaces", namespace, "--strategy", strategy, "--yes")
@@ -103,6 +158,7 @@ async def test_a_resumed_migration_makes_again_what_was_deleted_with_topics(
         assert [await facts(green, topic) for topic in topics] == expected
 
 
+@pytest.mark.long
 async def test_an_unused_topic_that_is_kept_outlives_one_that_is_not(admins: tuple[AdminClient, AdminClient]) -> None:
     """Until the producers of a namespace arrive on green: see where the cut-over calls it."""
     green, namespace = admins[1], NamespaceName("test-kept", "n")

@@ -26,15 +26,26 @@ async def recreate_missing(
     :param topics: topic → partition count, 0 for a plain topic.
     :param other: the other cluster, whose properties a topic gets.
     """
-    listed, partitioned = await asyncio.gather(admin.topics(namespace), admin.partitioned_topics(namespace))
-    existing, incomplete = {*listed, *partitioned}, []
-    for topic, count in topics.items():
-        if topic.persistent and not {topic, *topic.partitions(count)} <= existing:
-            incomplete.append(topic)
-            await _create(admin, topic, count, other, exists=topic in existing)
+    incomplete = await missing_topics(admin, namespace, topics)
+    existing = {*await admin.topics(namespace), *await admin.partitioned_topics(namespace)} if incomplete else set()
+    for topic in incomplete:
+        await _create(admin, topic, topics[topic], other, exists=topic in existing)
     if incomplete:
         log.info("%s: %d inactive topics created again, first %s", namespace, len(incomplete), incomplete[0])
-    return tuple(incomplete)
+    return incomplete
+
+
+async def missing_topics(
+    admin: AdminClient, namespace: NamespaceName, topics: Mapping[TopicName, int]
+) -> tuple[TopicName, ...]:
+    """Those of the topics that a cluster lacks, or lacks a partition of; two calls."""
+    listed, partitioned = await asyncio.gather(admin.topics(namespace), admin.partitioned_topics(namespace))
+    existing = {*listed, *partitioned}
+    return tuple(
+        topic
+        for topic, count in topics.items()
+        if topic.persistent and not {topic, *topic.partitions(count)} <= existing
+    )
 
 
 async def keep_unused(admin: AdminClient, topics: Iterable[TopicName]) -> None:

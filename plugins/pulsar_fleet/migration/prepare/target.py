@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, with_parent
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import GREEN_PLAN
+from pulsar_fleet.migration.artefacts import GREEN_PLAN, MADE_AGAIN
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.inactive_topics import missing_topics, recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes, require_complete
+from pulsar_fleet.planning.changes.namespaces import STRATEGY, setting
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.planning.translation import without_way_back
 from pulsar_fleet.snapshot.collect import collect
+
+_DELETED_WITH_TOPICS = frozenset({Resource.TOPIC, Resource.SCHEMA, Resource.TOPIC_POLICY, Resource.SUBSCRIPTION})
+_GRANTS, _OF_TOPICS = "auth_policies", "destination_auth"
 
 
 async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
@@ -41,7 +47,9 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         message names it.
     """
     async with sides.open() as (blue, green):
-        plan, applied = await _copy(blue, green, run, moves.moves)
+        plan, secrets = await _plan(blue, green, run, moves.moves)
+        run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
+        applied = await _apply(plan, secrets, green, run)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.PREPARED, applied.counts())
     return {"plan": plan.id, "changes": len(plan.changes), **applied.counts()}
@@ -50,17 +58,56 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
 async def prepare_deleted(blue: AdminClient, green: AdminClient, run: Run, moves: Iterable[Move]) -> None:
     """Make on green what its broker has deleted as inactive since `prepare`: topics, and what is deleted with them.
 
-    With a topic a broker deletes its policies, its schemas and the grants on it (observed). Two calls for each
-    namespace that lacks nothing; a second call changes nothing.
+    With a topic a broker deletes its policies, its schemas and the grants on it (observed). Nothing else on green is
+    changed, where somebody may have set other values since. Two calls for each namespace that lacks nothing, a snapshot
+    of both for others; a second call goes on where an interrupted one ended.
 
     :raises PreconditionFailed: as `prepare`.
     """
     for move in moves:
-        if await recreate_missing(green, move.namespace, move.topics, blue):
-            await _copy(blue, green, run, [move])
+        name, interrupted = str(move.namespace), run.stored(MADE_AGAIN) or {}
+        missing = {*map(str, await missing_topics(green, move.namespace, move.topics)), *interrupted.get(name, ())}
+        if not missing:
+            continue
+        # The first thing made would hide that the rest is missing.
+        run.artefacts.write_json(run.id, MADE_AGAIN, {**interrupted, name: sorted(missing)})
+        plan, secrets = await _plan(blue, green, run, [move])
+        await _apply(of_topics(plan, name, missing), secrets, green, run, again=True)
+        await recreate_missing(green, move.namespace, move.topics, blue)
+        run.artefacts.write_json(run.id, MADE_AGAIN, {**interrupted, name: []})
 
 
-async def _copy(blue: AdminClient, green: AdminClient, run: Run, moves: Sequence[Move]) -> tuple[Plan, PlanResult]:
+def of_topics(plan: Plan, namespace: str, topics: Collection[str]) -> Plan:
+    """What a plan makes of these topics of a namespace, and nothing that it takes away (pure)."""
+    kept = [
+        change
+        for change in plan.changes
+        if change.resource in _DELETED_WITH_TOPICS
+        and change.after is not None
+        and with_parent(change.name).intersection(topics)
+    ]
+    if any(change.resource is Resource.SCHEMA for change in kept):
+        # A history is registered while every schema is accepted.
+        steps = [change for change in plan.changes if (change.name, change.field) == (namespace, STRATEGY)]
+        kept = [change for change in plan.changes if change in kept or (len(steps) > 1 and change in steps)]
+    for change in plan.changes:
+        if (change.name, change.field) == (namespace, _GRANTS):
+            before, after = change.before or {}, change.after or {}
+            added = {
+                topic: granted
+                for topic, granted in (after.get(_OF_TOPICS) or {}).items()
+                if with_parent(topic).intersection(topics)
+            }
+            merged = {**before, _OF_TOPICS: {**(before.get(_OF_TOPICS) or {}), **added}}
+            if added:
+                kept.append(setting(BY_FIELD[_GRANTS], namespace, change.before, merged, "deleted with its topic"))
+    return replace(plan, changes=tuple(kept))
+
+
+async def _plan(
+    blue: AdminClient, green: AdminClient, run: Run, moves: Sequence[Move]
+) -> tuple[Plan, Mapping[str, str]]:
+    """What green lacks of namespaces, with the secrets that are written."""
     selection = Selection(namespaces=frozenset(move.namespace for move in moves))
     redactor = open_redactor()
     # Replicated messages would fill a subscription at the earliest position: the cut-over sets those cursors.
@@ -74,15 +121,21 @@ async def _copy(blue: AdminClient, green: AdminClient, run: Run, moves: Sequence
     require_complete(on_blue)
     require_complete(on_green)
     plan = plan_changes(without_way_back(on_blue, on_green), on_green, subscriptions=subscriptions)
-    run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
-    secrets = await read_secrets(plan, blue, redactor)
+    return plan, await read_secrets(plan, blue, redactor)
+
+
+async def _apply(
+    plan: Plan, secrets: Mapping[str, str], green: AdminClient, run: Run, *, again: bool = False
+) -> PlanResult:
     allow = await _harmless(plan, green)
     if refused := [change for change in plan.needing_permission() if change.id not in allow]:
         raise PreconditionFailed(_refused(plan.target, refused))
-    applied = await apply_plan(plan, green, run.ledger, run.id, redactor=redactor, allow=allow, secrets=secrets)
+    applied = await apply_plan(
+        plan, green, run.ledger, run.id, redactor=open_redactor(), allow=allow, secrets=secrets, again=again
+    )
     if not applied.complete:
         raise PreconditionFailed(_incomplete(applied))
-    return plan, applied
+    return applied
 
 
 async def _harmless(plan: Plan, green: AdminClient) -> frozenset[str]:

@@ -67,13 +67,13 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
-        # The proof has green's settings, and the cut-over refuses others: it makes what is missing then.
-        await prepare_deleted(blue, green, run, moves.moves)
         await compact(green, [topic for move in moves.moves if move.strategy.copies for topic in move.compacted])
         begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in replicated_namespaces(moves)])
         baselines = dict(begun[0].baselines) if begun else {}
         for move in moves.moves:
             if str(move.namespace) not in baselines:
+                # The cut-over makes what is missing then, and refuses other settings than these.
+                await prepare_deleted(blue, green, run, [move])
                 baselines[str(move.namespace)] = await read_baseline(blue, green, move, run)
         if replicated_namespaces(moves):
             request = begun[1] if begun else await _frozen(blue, green, moves, reader)

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.executor import PlanExecutor
-from pulsar_fleet.planning.apply.journal import Journal
+from pulsar_fleet.planning.apply.journal import EarlierAttempt, Journal
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.writer import Writer
 from pulsar_fleet.planning.plan import Plan
@@ -28,6 +28,7 @@ async def apply_plan(
     allow: Collection[str] = frozenset(),
     secrets: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    again: bool = False,
 ) -> PlanResult:
     """Apply the plan (or a `batch` of it) on its target.
 
@@ -38,6 +39,7 @@ async def apply_plan(
 
     :param allow: ids of the irreversible and destructive changes that the operator allowed; others are refused.
     :param secrets: fingerprint → secret, for changes that write a secret.
+    :param again: what an earlier attempt of the run made has been deleted since, so that its records do not count.
     :param progress: called with the number of finished changes and of all changes.
     :raises PreconditionFailed: the plan is for another cluster.
     """
@@ -55,7 +57,7 @@ async def apply_plan(
             plan=plan,
             writer=writer,
             journal=journal,
-            earlier=await journal.earlier(),
+            earlier=EarlierAttempt({}, frozenset()) if again else await journal.earlier(),
             allow=frozenset(allow),
             progress=progress,
         )
