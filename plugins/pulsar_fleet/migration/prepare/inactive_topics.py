@@ -49,7 +49,7 @@ async def missing_topics(
 
 
 async def keep_unused(admin: AdminClient, topics: Iterable[TopicName]) -> None:
-    """Load topics without subscriptions and clients again: their broker counts a minute of inactivity from then on.
+    """Load empty topics without subscriptions and clients again: they count as inactive a minute later at the earliest.
 
     So none is deleted between the last look at it and the arrival of its producers, which would make it again without
     its policies. One call for each topic or partition, three for each that is unused.
@@ -57,7 +57,7 @@ async def keep_unused(admin: AdminClient, topics: Iterable[TopicName]) -> None:
 
     async def keep(topic: TopicName) -> None:
         stats = await admin.stats(topic, precise=False)
-        if not stats.get("subscriptions") and not stats.get("publishers"):
+        if not (stats.get("subscriptions") or stats.get("publishers") or stats.get("storageSize")):
             await admin.put(f"/{topic.path}/unload")
             await admin.stats(topic, precise=False)
 
