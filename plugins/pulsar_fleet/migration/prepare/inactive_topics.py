@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
@@ -26,8 +26,8 @@ async def recreate_missing(
     :param topics: topic → partition count, 0 for a plain topic.
     :param other: the other cluster, whose properties a topic gets.
     """
-    incomplete = await missing_topics(admin, namespace, topics)
-    existing = {*await admin.topics(namespace), *await admin.partitioned_topics(namespace)} if incomplete else set()
+    existing = await _existing(admin, namespace)
+    incomplete = _incomplete(topics, existing)
     for topic in incomplete:
         await _create(admin, topic, topics[topic], other, exists=topic in existing)
     if incomplete:
@@ -39,12 +39,18 @@ async def missing_topics(
     admin: AdminClient, namespace: NamespaceName, topics: Mapping[TopicName, int]
 ) -> tuple[TopicName, ...]:
     """Those of the topics that a cluster lacks, or lacks a partition of; two calls."""
-    listed, partitioned = await asyncio.gather(admin.topics(namespace), admin.partitioned_topics(namespace))
-    existing = {*listed, *partitioned}
+    return _incomplete(topics, await _existing(admin, namespace))
+
+
+async def _existing(admin: AdminClient, namespace: NamespaceName) -> frozenset[TopicName]:
+    return frozenset().union(*await asyncio.gather(admin.topics(namespace), admin.partitioned_topics(namespace)))
+
+
+def _incomplete(topics: Mapping[TopicName, int], existing: Collection[TopicName]) -> tuple[TopicName, ...]:
     return tuple(
         topic
         for topic, count in topics.items()
-        if topic.persistent and not {topic, *topic.partitions(count)} <= existing
+        if topic.persistent and not {topic, *topic.partitions(count)}.issubset(existing)
     )
 
 

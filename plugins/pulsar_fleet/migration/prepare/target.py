@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -64,44 +64,47 @@ async def prepare_deleted(blue: AdminClient, green: AdminClient, run: Run, moves
 
     :raises PreconditionFailed: as `prepare`.
     """
+    interrupted = run.stored(MADE_AGAIN) or {}
     for move in moves:
-        name, interrupted = str(move.namespace), run.stored(MADE_AGAIN) or {}
+        name = str(move.namespace)
         missing = {*map(str, await missing_topics(green, move.namespace, move.topics)), *interrupted.get(name, ())}
         if not missing:
             continue
         # The first thing made would hide that the rest is missing.
-        run.artefacts.write_json(run.id, MADE_AGAIN, {**interrupted, name: sorted(missing)})
+        interrupted[name] = sorted(missing)
+        run.artefacts.write_json(run.id, MADE_AGAIN, interrupted)
         plan, secrets = await _plan(blue, green, run, [move])
         await _apply(of_topics(plan, name, missing), secrets, green, run, again=True)
         await recreate_missing(green, move.namespace, move.topics, blue)
-        run.artefacts.write_json(run.id, MADE_AGAIN, {**interrupted, name: []})
+        del interrupted[name]
+        run.artefacts.write_json(run.id, MADE_AGAIN, interrupted)
 
 
 def of_topics(plan: Plan, namespace: str, topics: Collection[str]) -> Plan:
     """What a plan makes of these topics of a namespace, and nothing that it takes away (pure)."""
-    kept = [
-        change
-        for change in plan.changes
-        if change.resource in _DELETED_WITH_TOPICS
-        and change.after is not None
-        and with_parent(change.name).intersection(topics)
-    ]
-    if any(change.resource is Resource.SCHEMA for change in kept):
-        # A history is registered while every schema is accepted.
-        steps = [change for change in plan.changes if (change.name, change.field) == (namespace, STRATEGY)]
-        kept = [change for change in plan.changes if change in kept or (len(steps) > 1 and change in steps)]
-    for change in plan.changes:
-        if (change.name, change.field) == (namespace, _GRANTS):
-            before, after = change.before or {}, change.after or {}
-            added = {
-                topic: granted
-                for topic, granted in (after.get(_OF_TOPICS) or {}).items()
-                if with_parent(topic).intersection(topics)
-            }
-            merged = {**before, _OF_TOPICS: {**(before.get(_OF_TOPICS) or {}), **added}}
-            if added:
-                kept.append(setting(BY_FIELD[_GRANTS], namespace, change.before, merged, "deleted with its topic"))
+
+    def makes(change: Change) -> bool:
+        deleted = change.resource in _DELETED_WITH_TOPICS and with_parent(change.name).intersection(topics)
+        return bool(deleted) and change.after is not None
+
+    def sets(change: Change, field: str) -> bool:
+        return (change.name, change.field) == (namespace, field)
+
+    # A history is registered between two changes of the strategy: every schema is accepted, then those of before.
+    registers = any(change.resource is Resource.SCHEMA and makes(change) for change in plan.changes)
+    opens = registers and sum(sets(change, STRATEGY) for change in plan.changes) > 1
+    kept = [change for change in plan.changes if makes(change) or (opens and sets(change, STRATEGY))]
+    kept += [grant for change in plan.changes if sets(change, _GRANTS) for grant in _grants_on(topics, change)]
     return replace(plan, changes=tuple(kept))
+
+
+def _grants_on(topics: Collection[str], change: Change) -> Iterator[Change]:
+    """A change of a namespace's grants without all that is not on these topics."""
+    before, after = ((side or {}).get(_OF_TOPICS) or {} for side in (change.before, change.after))
+    added = {topic: granted for topic, granted in after.items() if with_parent(topic).intersection(topics)}
+    if added:
+        merged = {**(change.before or {}), _OF_TOPICS: {**before, **added}}
+        yield setting(BY_FIELD[_GRANTS], change.name, change.before, merged, "deleted with its topic")
 
 
 async def _plan(
