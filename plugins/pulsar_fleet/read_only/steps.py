@@ -49,13 +49,15 @@ async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnly
     return plan_for(observed if request.remove else await with_own_policies(admin, observed), request, run)
 
 
-def plan_for(observed: Observed, request: Request, run: Run, *, revokes: bool = True) -> StoredReadOnlyPlan:
-    """Store the plan for what was read of a cluster; `revokes`: see `plan_serving`."""
+def plan_for(observed: Observed, request: Request, run: Run, *, follows: bool = False) -> StoredReadOnlyPlan:
+    """Store the plan for what was read of a cluster.
+
+    :param follows: it is served already: no right is taken, and a migration that copies the namespace is no reason.
+    """
     if request.remove:
         return _stored(plan_removal(observed, request), check_removal(observed, request), run)
-    # What is served already is followed also while a migration copies its namespace.
-    check = check_setup if revokes else check_serving
-    return _stored(plan_serving(observed, request, revokes=revokes), check(observed, request), run)
+    check = check_serving if follows else check_setup
+    return _stored(plan_serving(observed, request, revokes=not follows), check(observed, request), run)
 
 
 async def create_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:

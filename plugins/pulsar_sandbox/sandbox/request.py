@@ -75,7 +75,7 @@ class Request:
             raise PreconditionFailed(
                 f"The disk of {str(folder)!r} is {1 - usage.free / usage.total:.1%} full, and a bookie writes nothing "
                 f"above {most:.0%}: free {missing / 1e9:.1f} GB or more, which leaves {_ROOM / 1e9:.0f} GB to write, "
-                f"or choose a folder on another disk."
+                "or choose a folder on another disk."
             )
 
     def _check_names(self, what: str, names: Sequence[str] | Mapping[str, object]) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.rows import PROVEN
 from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.preflight.checks.policies import resumption
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
 
@@ -218,14 +218,10 @@ def check_other_runs(namespace: FailbackNamespace) -> Iterator[Finding]:
             str(namespace.namespace),
             run,
             "That run has not ended: the two would undo each other's steps.",
-            f"let it end. If its process has died, continue it: {_resumption(run)}."
+            f"let it end. If its process has died, continue it: {resumption(run)}."
             if run.startswith("cli/")
             else "let it end. If it died, clear its task write_report; never while one of its tasks runs.",
         )
-
-
-def _resumption(run: str) -> str:
-    return command_line("fail-back" if run.startswith("cli/fail-back") else "migrate", "--resume", run)
 
 
 def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:

@@ -85,9 +85,12 @@ def unfinished_run(cluster: str, name: str, document: JsonObject) -> Iterator[Fi
 
 
 def _continued(run: str) -> str:
-    if not run.startswith("cli/"):
-        return "by clearing the task at which it stopped"
-    return f"by {command_line('fail-back' if run.startswith('cli/fail-back') else 'migrate', '--resume', run)}"
+    return f"by {resumption(run)}" if run.startswith("cli/") else "by clearing the task at which it stopped"
+
+
+def resumption(run: str) -> str:
+    """The command that continues a migration or failback which a command began."""
+    return command_line("fail-back" if run.startswith("cli/fail-back") else "migrate", "--resume", run)
 
 
 def has_terminated(snapshot: Snapshot, namespace: str) -> bool:

@@ -103,7 +103,7 @@ async def _follow(admin: AdminClient, namespace: NamespaceName, lag_minutes: int
     changes = len(planned.contents.changes) + len(planned.linking) + len(planned.moving)
     if changes:
         _begin(run)
-        stored = plan_for(ready, request, run, revokes=False)
+        stored = plan_for(ready, request, run, follows=True)
         await create_topics(admin, stored, run)
         await confirm_brokers(admin, stored, run)
         await link_topics(admin, stored, run)
