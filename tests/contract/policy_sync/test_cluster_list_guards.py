@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.policy_sync.reconcile.steps import read_plans
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
 
@@ -45,14 +46,16 @@ async def make_topics(
 
 
 @pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
-async def test_a_list_that_both_can_replicate_is_carried(
+async def test_an_event_does_not_turn_one_way_replication_into_both(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await make_topics(on_blue, on_green, shared, 2)
     await replicate_on_blue(on_blue, shared)
-    result = await exchange.run()
-    assert [tally.reasons for tally in result.clusters.values()] == [[], []]
-    assert sorted((await held(on_green, shared, LISTS))["replication_clusters"]) == BOTH
+    await exchange.run()
+    assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+    (reason,) = [letter["reason"] for letter in exchange.dead_letters(exchange.connections[1])]
+    assert "sent back to blue, which only sends to it now" in reason
+    assert sorted((await held(on_blue, shared, LISTS))["replication_clusters"]) == BOTH
 
 
 @pytest.mark.long
@@ -142,8 +145,12 @@ async def test_a_topics_own_list_is_checked_as_its_namespaces(
     assert await is_kept(is_listed)
     drift, _ = await keeper.cycle()
     works = of_green == "STRING"
-    assert sorted(await on_green.get(path) or []) == (BOTH if works else [])
+    assert not await on_green.get(path)
     assert drift.left_alone == (not works)
+    asking = [change for plan in read_plans(drift, keeper.run).values() for change in plan.needing_permission()]
+    assert ["sent back to blue" in change.reason for change in asking] == [True] * works
+    await keeper.cycle(allow=frozenset(change.id for change in asking))
+    assert sorted(await on_green.get(path) or []) == (BOTH if works else [])
 
 
 @pytest.mark.long

@@ -70,3 +70,31 @@ def test_a_list_of_the_topic_decides_before_that_of_its_namespace() -> None:
     blue, green = side("blue", ["blue"], **{Scope.GLOBAL: BOTH}), side("green", BOTH, **{Scope.LOCAL: ["green"]})
     (state,) = without_way_back(blue, green).topic_policies
     assert state.policies["replicationClusters"] == ["green"]
+
+
+@pytest.mark.parametrize(
+    ("blue", "green", "asked"),
+    [
+        pytest.param(side("blue", BOTH), side("green", ["green"]), "policy", id="namespace one way"),
+        pytest.param(side("blue", ["blue", "c"]), side("green", ["green"]), "", id="to a third cluster only"),
+        pytest.param(side("blue", ["blue"], local=BOTH), side("green", ["green"]), "topic policy", id="topic one way"),
+        pytest.param(side("blue", BOTH, local=BOTH), side("green", BOTH), "", id="topic of a namespace both ways"),
+        pytest.param(
+            side("blue", BOTH, local=BOTH),
+            side("green", BOTH, local=["green"]),
+            "topic policy",
+            id="topic that is not sent back, of a namespace both ways",
+        ),
+    ],
+)
+def test_a_plan_asks_before_a_one_way_replication_gets_a_way_back(blue: Snapshot, green: Snapshot, asked: str) -> None:
+    plan = plan_changes(blue, green)
+    asking = [change for change in plan.needing_permission() if change.field.lower().startswith(("repl", "local/repl"))]
+    assert [change.resource.value for change in asking] == [asked] * bool(asked)
+    assert all("sent back to blue" in change.reason for change in asking)
+
+
+def test_a_namespace_that_is_created_gets_its_whole_list() -> None:
+    blue, green = side("blue", BOTH), replace(side("green", BOTH), namespaces=(), topics=(), topic_policies=())
+    (created,) = [change for change in plan_changes(blue, green).changes if change.resource == "namespace"]
+    assert (created.hazard, sorted(created.after["replication_clusters"])) == ("none", list(BOTH))

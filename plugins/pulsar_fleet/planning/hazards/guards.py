@@ -10,9 +10,14 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
+from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard, Risk, cluster_lists, is_global_topic_list, worst
-from pulsar_fleet.planning.hazards.rules import CALL_RULES, VALUE_RULES, ValueChange
+from pulsar_fleet.planning.hazards.rules import CALL_RULES, VALUE_RULES, WAY_BACK, ValueChange
 from pulsar_fleet.planning.plan import Change
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import lists_of_topics
 
 
 def with_risks(change: Change, own: str, values: Iterable[ValueChange]) -> Change:
@@ -31,6 +36,38 @@ def risks_of_calls(calls: Iterable[Call], own: str) -> tuple[Risk, ...]:
 def risks_of_values(values: Iterable[ValueChange]) -> tuple[Risk, ...]:
     """What a change of a value can do; several values are all that may be effective."""
     return _worst_first(rule.risk for value in values for rule in VALUE_RULES if rule.matches(value))
+
+
+def with_way_back(change: Change, sender: Snapshot, target: Snapshot) -> Change:
+    """The change as an irreversible one where it makes the target replicate to a sender that only sends to it now.
+
+    :param sender: in its own terms, with the namespace of the change.
+    """
+    if change.resource not in (Resource.POLICY, Resource.TOPIC_POLICY) or not _is_list_of_clusters(change):
+        return change
+    there, here = (_list_in_effect(snapshot, change.name) for snapshot in (sender, target))
+    if sender.cluster in here or sender.cluster not in (change.after or ()) or target.cluster not in there:
+        return change
+    reason = f"{change.reason}; {WAY_BACK.format(sender.cluster)}"
+    return replace(change, hazard=worst(change.hazard, Hazard.IRREVERSIBLE), reason=reason)
+
+
+def _is_list_of_clusters(change: Change) -> bool:
+    if change.resource is Resource.TOPIC_POLICY:
+        return TopicPolicyField.parse(change.field).policy == TOPIC_CLUSTERS
+    return change.field == "replication_clusters"
+
+
+def _list_in_effect(snapshot: Snapshot, name: str) -> frozenset[str]:
+    """Of a namespace or a topic; empty where the snapshot does not have it."""
+    of_namespace = {
+        state.name: frozenset(state.policies.get("replication_clusters") or ()) for state in snapshot.namespaces
+    }
+    if name in of_namespace or "://" not in name:
+        return of_namespace.get(name, frozenset())
+    topic = TopicName.parse(name)
+    own = lists_of_topics(state for state in snapshot.topic_policies if state.topic == name)
+    return own.get(topic) or of_namespace.get(str(topic.namespace), frozenset())
 
 
 def guard_call(call: Call, own: str) -> None:

@@ -142,6 +142,8 @@ CALL_RULES: tuple[CallRule, ...] = (
     ),
 )
 
+WAY_BACK = "what is published there is sent back to {}, which only sends to it now; what was sent cannot be taken back"
+"""Of a list that completes a replication in one direction: that may be intended, or set up on one side only."""
 _NEVER_REPLICATED = "messages not yet replicated to a cluster that leaves the list never arrive there"
 DISCARDS = {
     "replication_clusters": _NEVER_REPLICATED,

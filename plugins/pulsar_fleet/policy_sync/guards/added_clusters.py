@@ -20,6 +20,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.apply.outcome import creates_resource, left_without
 from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazards.guards import with_way_back
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
 from pulsar_fleet.preflight.bookies import Bookies, read_bookies
@@ -72,7 +73,7 @@ async def leave_incompatible_out(
     }
     reasons = {**left_without(plan.changes, absent), **reasons}
     refused = [change for change in plan.changes if change.id in reasons]
-    kept = tuple(change for change in plan.changes if change.id not in reasons)
+    kept = tuple(_with_ways_back(change, plan.target, read) for change in plan.changes if change.id not in reasons)
     left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
     return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone)), frozenset(undecided)
 
@@ -110,6 +111,14 @@ def harmful_policies(plan: Plan, snapshot: Snapshot, bookies: Bookies | None) ->
             if written.get(field) and (exceeded := limit.exceeded(after, after)):
                 reasons[change.id] = f"{limit.ids[0]}: {exceeded.evidence}; {limit.effect}"
     return reasons
+
+
+def _with_ways_back(change: Change, own: str, read: _Read) -> Change:
+    """The change as one that needs permission where it completes a replication in one direction."""
+    selection = _selection(change) if added_clusters(change, own) else None
+    for name in added_clusters(change, own):
+        change = with_way_back(change, read[name, selection], read[own, selection])
+    return change
 
 
 def _written(change: Change) -> Mapping[str, Json]:
