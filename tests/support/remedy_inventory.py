@@ -289,6 +289,14 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/pairs/test_pairs.py::test_a_list_that_stops_a_failback_is_set_by_the_printed_call",
+        _NOT_BEFORE_FAILBACK,
+        {
+            "replicated-from-blue": ("when no topic there shows a replicationBacklog",),
+        },
+    ),
+    Group(
+        Kind.CALL,
         f"{_REDIRECTS}test_a_users_property_is_removed_and_the_brokers_mark_is_not_mentioned",
         _NOT_IN_VIEWS,
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -182,7 +182,7 @@ async def clean_up_blue(
         unsettled = {
             topic: cause for topic, cause in (await unterminated(blue, green, run, moves.moves)).items() if cause
         }
-        unloads = unload and not remove_topics and await _redirects_at_once(blue, run)
+        unloads = unload and not remove_topics and await redirects_at_once(blue, run)
         for move in moves.moves:
             name = str(move.namespace)
             if left := {topic: cause for topic, cause in unsettled.items() if topic in move.partitions}:
@@ -238,11 +238,11 @@ async def clean_up_namespace(
     ]
     removed_topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
     if unload and not move.strategy.keeps_subscriptions:
-        await unload_read(blue, move)
+        await unload_read(blue, move.partitions)
     return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
 
 
-async def _redirects_at_once(blue: AdminClient, run: Run) -> bool:
+async def redirects_at_once(blue: AdminClient, run: Run) -> bool:
     """Whether every broker redirects clients of unloaded topics without waiting, by its version: a call for each.
 
     Others stand still for 30 s when about as many such clients connect at once as they have cores (observed, 4.0.7). A
@@ -258,7 +258,7 @@ async def _redirects_at_once(blue: AdminClient, run: Run) -> bool:
     return all(map(REDIRECTS_WITHOUT_WAITING.holds, versions))
 
 
-async def unload_read(blue: AdminClient, move: Move) -> None:
+async def unload_read(blue: AdminClient, partitions: Collection[TopicName]) -> None:
     """Unload the terminated partitions of which nothing is left to read.
 
     A loaded one accepts a subscription that does not exist any more, delivers everything that is stored to it, and
@@ -266,7 +266,7 @@ async def unload_read(blue: AdminClient, move: Move) -> None:
     unloaded one is not loaded under the flag: its clients are redirected when they connect. Nothing can be read from it
     any more, so proofs come before. Calls: one for each topic, one for each partition; a second call changes nothing.
     """
-    statistics = await stats_of(blue, move.partitions)
+    statistics = await stats_of(blue, partitions)
     read = [topic for topic, stats in statistics.items() if isinstance(stats, TopicStats) and _is_read(stats)]
     await asyncio.gather(*(blue.put(f"/{topic.path}/unload") for topic in read))
 

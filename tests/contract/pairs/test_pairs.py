@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 from tests.contract.pairs.procedures import PROCEDURES, Procedure
-from tests.contract.pairs.states import BOTH, OUTCOMES, STATES, name_of, run
+from tests.contract.pairs.states import BOTH, OUTCOMES, STATES, name_of, run, succeeded
 from tests.contract.pairs.world import CLUSTERS, Link, World, changed
 from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import set_flag
+from pulsar_fleet.migration.failback.steps import abort_failback
+from pulsar_fleet.migration.model import Phase
 from pulsar_sandbox import Sandbox
 
 RECORD = "PULSAR_FLEET_RECORD_PAIRS"
@@ -70,6 +75,49 @@ async def test_procedures_on_a_namespace_that_is(state: str, shell: Shell, admin
         OUTCOMES.write_text(json.dumps(dict(sorted({**recorded, **outcomes}.items())), indent=1) + "\n")
     else:
         assert {name: one for name, one in outcomes.items() if not is_same(one, recorded[name])} == {}
+
+
+@pytest.mark.parametrize("state", ["replicated one way", "lists by hand"])
+async def test_a_list_that_stops_a_failback_is_set_by_the_printed_call(
+    state: str, shell: Shell, admins: dict[str, AdminClient]
+) -> None:
+    """Its topics are removed on blue, and brokers refuse to remove a topic that is replicated (422, observed)."""
+    world = await moved_from(state, shell, admins)
+    back = ("fail-back", *BOTH, "--namespaces", world.namespace, "--allow-removal", "--strategy", "redirect", "--yes")
+    before, said = await world.facts(), await run(shell, *back)
+    assert (said.state, blockers(said)) == (REFUSED, ["replicated-from-blue"])
+    assert not changed(before, await world.facts())
+    (path,) = re.findall(r"POST /admin/v2(\S+) \[\"blue\"\]", said.out + said.err)
+    await admins["blue"].post(path, ["blue"])
+    succeeded(await run(shell, *back))
+    assert await asyncio.to_thread(world.finish) == []
+
+
+async def test_a_reopening_that_is_undone_delivers_nothing_again(
+    three: Sandbox, shell: Shell, admins: dict[str, AdminClient]
+) -> None:
+    """Blue's topics are loaded then, and have all that was read, without its subscriptions."""
+    world = await moved_from("fresh", shell, admins)
+    returned = Run.open("returned")
+    returned.ledger.start_run(returned.id, "fail_back_namespaces", {})
+    returned.ledger.enter_phase(returned.id, str(world.namespace), Phase.REOPENED)
+    await set_flag(admins["blue"], world.namespace, migrated=False)
+    sides = Sides(*(connection(three[name]) for name in BOTH))
+    assert await abort_failback(sides, returned, [world.namespace]) == (str(world.namespace),)
+    assert await asyncio.to_thread(world.finish) == []
+    assert await asyncio.to_thread(world.finish) == []
+
+
+async def moved_from(state: str, shell: Shell, admins: dict[str, AdminClient]) -> World:
+    """A namespace that was moved to green in this state, whose application has read everything."""
+    world = World(admins, name_of(state, "moved"))
+    await world.make()
+    await asyncio.to_thread(world.use, 20, None)
+    await STATES[state](shell, [world])
+    await asyncio.to_thread(world.use, 5, 3)
+    await STATES["switched"](shell, [world])
+    await asyncio.to_thread(world.use, 0, None)
+    return world
 
 
 def is_same(outcome: Outcome, recorded: Outcome) -> bool:

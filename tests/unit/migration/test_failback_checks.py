@@ -68,6 +68,7 @@ def test_a_finished_migration_can_go_back_when_the_removal_is_allowed() -> None:
         (replace(HOME, leftovers=(replace(TERMINATED, clients=("producer p-1",)),)), "clients-on-blue"),
         (replace(HOME, green={"migrated": True}), "both-flagged"),
         (replace(HOME, verdict="different"), "no-proof"),
+        (replace(HOME, replicates_to={"acme/orders": ("green",)}), "replicated-from-blue"),
         (replace(HOME, other_runs=("migrate_namespaces/manual",)), "other-run"),
         (replace(HOME, strategy=Strategy.REPLICATE, replicated=(EVENTS,)), "history-cannot-return"),
         # Seen from the wrong side, with all that would be wrong there.

@@ -7,7 +7,7 @@ one run reports all findings; the gates of a migration from green to blue come o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -45,6 +45,7 @@ class FailbackNamespace:
     :param other_runs: runs that have not ended and change it.
     :param replicated: partitions on green whose oldest entry was replicated from another cluster.
     :param left_green: whether green has terminated any of its topics; None if that could not be read.
+    :param replicates_to: namespace or topic → the other clusters that its list on blue names.
     :param reopened: an earlier attempt of this run has reopened blue for it, and created what is there.
     """
 
@@ -58,6 +59,7 @@ class FailbackNamespace:
     other_runs: tuple[str, ...] = ()
     replicated: tuple[TopicName, ...] = ()
     left_green: bool | None = False
+    replicates_to: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reopened: bool = False
 
 
@@ -238,6 +240,23 @@ def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:
             )
 
 
+def check_lists(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """A broker refuses to delete a topic that is replicated (422, observed), which a terminated one has to be."""
+    if not any(leftover.terminated for leftover in namespace.leftovers):
+        return
+    for resource, clusters in namespace.replicates_to.items():
+        path = TopicName.parse(resource).path if "://" in resource else f"namespaces/{namespace.namespace.path}"
+        yield blocker(
+            "replicated-from-blue",
+            resource,
+            f"its list on {{blue}} names {', '.join(clusters)} too",
+            "Terminated topics are removed and recreated, and brokers refuse to remove a topic that is replicated.",
+            "set the list to {blue} alone, when no topic there shows a replicationBacklog in its statistics; "
+            "replicate_namespaces can set it up again when the namespace is back.",
+            call=f'{{blue}}: POST /admin/v2/{path}/replication ["{{blue}}"]',
+        )
+
+
 CHECKS: tuple[Check, ...] = (
     check_migrated,
     check_drained,
@@ -246,6 +265,7 @@ CHECKS: tuple[Check, ...] = (
     check_verified,
     check_other_runs,
     check_history,
+    check_lists,
 )
 
 

@@ -23,6 +23,7 @@ from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
+from pulsar_fleet.migration.cleanup import redirects_at_once, unload_read
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.checking_brokers import require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
@@ -33,7 +34,7 @@ from pulsar_fleet.migration.model import Phase, Strategy, choose_strategy, is_re
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
-from pulsar_fleet.migration.preflight.view import ClusterFacts, Expectations, View, without_leftovers
+from pulsar_fleet.migration.preflight.view import Expectations, Survey, View, without_leftovers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
@@ -41,7 +42,8 @@ from pulsar_fleet.migration.scope import parse_scope
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
-from pulsar_fleet.snapshot.resources import read_partition_counts
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import lists_of_topics, read_partition_counts
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +73,7 @@ async def check_failback(
             facts.namespace: strategy or choose_strategy(facts, surveyed.green.name)[0] for facts in surveyed.namespaces
         }
         namespaces = [
-            await _read(blue, green, run, facts, strategies[facts.namespace], surveyed.blue)
-            for facts in surveyed.namespaces
+            await _read(blue, green, run, facts, strategies[facts.namespace], surveyed) for facts in surveyed.namespaces
         ]
         own = checks.check(
             tuple(namespaces), await unhealthy_brokers(blue), allow_removal=allow_removal, clusters=sides.names
@@ -155,10 +156,12 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 await end_replication(green, own, name, other, clusters, original.own_lists(name))
             topics = await read_partition_counts(blue, name)
             await recreate_missing(blue, name, topics, green)
-            await require_loaded(
-                blue, [partition for topic, count in topics.items() for partition in topic.partitions(count)]
-            )
+            partitions = [partition for topic, count in topics.items() for partition in topic.partitions(count)]
+            await require_loaded(blue, partitions)
             await set_flag(blue, name, migrated=True)
+            if await redirects_at_once(blue, run):
+                # One that was never recreated would deliver everything that it stores to a client that starts.
+                await unload_read(blue, partitions)
             run.ledger.enter_phase(run.id, str(name), Phase.ABORTED)
             flagged.append(str(name))
     return tuple(flagged)
@@ -200,10 +203,10 @@ async def _read(
     run: Run,
     facts: NamespaceFacts,
     strategy: Strategy,
-    on_green: ClusterFacts,
+    surveyed: Survey,
 ) -> FailbackNamespace:
     """One namespace; `facts` are of the migration from green to blue: their blue is green here."""
-    name = facts.namespace
+    name, on_green = facts.namespace, surveyed.blue
     unread = any(str(name) in note.resource for note in on_green.unread)
     exists = facts.blue is not None and facts.green is not None
     partitions = [stats.topic for stats in facts.partitions if stats.topic.persistent]
@@ -218,8 +221,22 @@ async def _read(
         other_runs=unfinished_runs(run.ledger, run.id, name),
         replicated=await _replicated(green, partitions),
         left_green=on_green.has_terminated(name) or (None if unread else False),
+        replicates_to=_other_clusters(surveyed.green.snapshot, name),
         reopened=run.ledger.entered(run.id, str(name)),
     )
+
+
+def _other_clusters(snapshot: Snapshot, name: NamespaceName) -> dict[str, tuple[str, ...]]:
+    """Namespace or topic → the other clusters that its list names; topics' own lists as far as they can be read."""
+    lists: dict[str, Collection[str]] = {
+        state.name: state.policies.get("replication_clusters") or ()
+        for state in snapshot.namespaces
+        if state.name == str(name)
+    }
+    own = lists_of_topics(snapshot.topic_policies)
+    lists |= {str(topic): clusters for topic, clusters in own.items() if topic.namespace == name}
+    others = {resource: tuple(sorted({*clusters} - {snapshot.cluster})) for resource, clusters in lists.items()}
+    return {resource: clusters for resource, clusters in others.items() if clusters}
 
 
 async def _replicated(green: AdminClient, topics: Collection[TopicName]) -> tuple[TopicName, ...]:

@@ -115,8 +115,8 @@ def harmful_policies(plan: Plan, snapshot: Snapshot, bookies: Bookies | None) ->
 
 def _with_ways_back(change: Change, own: str, read: _Read) -> Change:
     """The change as one that needs permission where it completes a replication in one direction."""
-    selection = _selection(change) if added_clusters(change, own) else None
     for name in added_clusters(change, own):
+        selection = _selection(change)
         change = with_way_back(change, read[name, selection], read[own, selection])
     return change
 
