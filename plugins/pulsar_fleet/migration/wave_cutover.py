@@ -139,7 +139,7 @@ class _WaveCutOver:
         if not done and not await is_moved(self.blue, move):
             await require_copied_topics(self.blue, move, self.run)
             await recreate_missing(self.blue, move.namespace, move.topics, self.green)
-            await prepare_deleted(self.blue, self.green, self.run, [move])
+            await prepare_deleted(self.blue, self.green, self.run, [move], used=not move.strategy.redirects)
             if move.strategy.redirects:
                 await keep_unused(self.green, move.partitions)
         unterminated = await self._open_partitions(move, done=done)

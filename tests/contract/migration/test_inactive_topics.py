@@ -92,21 +92,24 @@ async def facts(admin: AdminClient, topic: TopicName) -> dict[str, Json]:
 async def test_only_what_was_deleted_is_made_again_also_after_an_interruption(
     moved: MovedNamespace, on_blue: AdminClient, on_green: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle, parted, live = (moved.topic(name) for name in ("idle", "parted", "live"))
-    await on_blue.create_topic(idle)
+    idle, parted, live, remade = (moved.topic(name) for name in ("idle", "parted", "live", "remade"))
+    for topic in (idle, remade):
+        await on_blue.create_topic(topic)
     await on_blue.create_partitioned_topic(parted, 2)
-    for topic in (idle, parted):
+    for topic in (idle, parted, remade):
         await give(on_blue, topic)
     reference, _ = await steps.check_gates(moved.sides, moved.run, [moved.namespace], Strategy.REPLICATE)
     moves = Moves.from_json(moved.run.artefacts.read_json(reference))
     await steps.prepare_green(moved.sides, moved.run, moves)
-    expected = [await facts(on_blue, topic) for topic in (idle, parted)]
-    assert [await facts(on_green, topic) for topic in (idle, parted)] == expected
+    expected = [await facts(on_blue, topic) for topic in (idle, parted, remade)]
+    assert [await facts(on_green, topic) for topic in (idle, parted, remade)] == expected
     # Somebody has set other values on green since, and its broker deletes topics.
     await on_green.post(f"/namespaces/{moved.namespace.path}/messageTTL", 77)
     await on_green.post(f"/{live.path}/maxConsumers", 9)
-    for topic in (idle, parted.partition(1)):
+    for topic in (idle, parted.partition(1), remade):
         await on_green.delete(f"/{topic.path}", force=True)
+    # As the broker does for a replicator that connects.
+    await on_green.create_topic(remade)
 
     async def interrupted(plan: Plan, admin: AdminClient, *_: object, **__: object) -> PlanResult:
         await admin.create_topic(idle)
@@ -117,13 +120,13 @@ async def test_only_what_was_deleted_is_made_again_also_after_an_interruption(
         with pytest.raises(Unavailable):
             await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
     await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
-    assert [await facts(on_green, topic) for topic in (idle, parted)] == expected
+    assert [await facts(on_green, topic) for topic in (idle, parted, remade)] == expected
     assert not await gone(on_green, parted.partition(1))
     assert await on_green.get(f"/namespaces/{moved.namespace.path}/messageTTL") == 77
     assert await on_green.get(f"/{live.path}/maxConsumers") == 9
     calls = on_green.calls
     await target.prepare_deleted(on_blue, on_green, moved.run, moves.moves)
-    assert on_green.calls == calls + 2
+    assert on_green.calls == calls + 3
 
 
 @pytest.mark.long

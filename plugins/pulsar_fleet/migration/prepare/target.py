@@ -32,6 +32,7 @@ from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.planning.translation import without_way_back
 from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 _DELETED_WITH_TOPICS = frozenset({Resource.TOPIC, Resource.SCHEMA, Resource.TOPIC_POLICY, Resource.SUBSCRIPTION})
 _GRANTS, _OF_TOPICS = "auth_policies", "destination_auth"
@@ -55,19 +56,24 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     return {"plan": plan.id, "changes": len(plan.changes), **applied.counts()}
 
 
-async def prepare_deleted(blue: AdminClient, green: AdminClient, run: Run, moves: Iterable[Move]) -> None:
+async def prepare_deleted(
+    blue: AdminClient, green: AdminClient, run: Run, moves: Iterable[Move], *, used: bool = False
+) -> None:
     """Make on green what its broker has deleted as inactive since `prepare`: topics, and what is deleted with them.
 
     With a topic a broker deletes its policies, its schemas and the grants on it (observed). Nothing else on green is
-    changed, where somebody may have set other values since. Two calls for each namespace that lacks nothing, a snapshot
-    of both for others; a second call goes on where an interrupted one ended.
+    changed, where somebody may have set other values since. Two calls for each namespace that lacks nothing, and with a
+    pass over its topic policies on both clusters three; a snapshot of both for others. A second call goes on where an
+    interrupted one ended.
 
+    :param used: applications have begun to use green: what a topic lacks there may be their owner's choice.
     :raises PreconditionFailed: as `prepare`.
     """
     interrupted = run.stored(MADE_AGAIN) or {}
     for move in moves:
         name = str(move.namespace)
         missing = {*map(str, await missing_topics(green, move.namespace, move.topics)), *interrupted.get(name, ())}
+        missing |= set() if used else await _made_again_by_others(blue, green, move)
         if not missing:
             continue
         # The first thing made would hide that the rest is missing.
@@ -78,6 +84,14 @@ async def prepare_deleted(blue: AdminClient, green: AdminClient, run: Run, moves
         await recreate_missing(green, move.namespace, move.topics, blue)
         del interrupted[name]
         run.artefacts.write_json(run.id, MADE_AGAIN, interrupted)
+
+
+async def _made_again_by_others(blue: AdminClient, green: AdminClient, move: Move) -> set[str]:
+    """The topics that have policies on blue and none on green: a replicator or a client has made them again."""
+    async with TopicPolicyReader(blue, None) as on_blue, TopicPolicyReader(green, None) as on_green:
+        rows = await asyncio.gather(on_blue.read(move.namespace), on_green.read(move.namespace))
+    with_policies = [{row.topic for row in side if row.policies} for side in rows]
+    return {str(topic) for topic in move.topics if topic.persistent} & (with_policies[0] - with_policies[1])
 
 
 def of_topics(plan: Plan, namespace: str, topics: Collection[str]) -> Plan:

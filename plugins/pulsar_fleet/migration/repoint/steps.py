@@ -61,7 +61,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
     await renew_while_waiting(sides, run, moves)
     state = read_state(run)
     async with sides.open() as (blue, green):
-        await prepare_deleted(blue, green, run, moves.moves)
+        await prepare_deleted(blue, green, run, moves.moves, used=True)
         connected = {move.namespace: await _clients_at_first(blue, run, move) for move in moves.moves}
         try:
             progress = [
