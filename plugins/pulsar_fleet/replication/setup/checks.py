@@ -101,6 +101,7 @@ def check_replication(
     found = (
         *_unfinished_runs(snapshots, planned, request),
         *_unnamed_clusters(snapshots, topology, request, planned.namespaces),
+        *_lists_of_migrated(snapshots, planned),
         *_kept_local(planned),
         *_wrong_addresses(observations),
         *_producers(observations),
@@ -117,6 +118,23 @@ def check_replication(
     for finding in found:
         findings.setdefault((finding.id, finding.resource), finding)
     return blockers_first(findings.values())
+
+
+def _lists_of_migrated(snapshots: Mapping[str, Snapshot], planned: ReplicationPlan) -> Iterator[Finding]:
+    """Links that would end on a cluster which redirects their namespace: what they have sent cannot be read there."""
+    for cluster, plans in planned.clusters.items():
+        migrated = {row.name for row in snapshots[cluster].namespaces if row.policies.get("migrated")}
+        for change in plans.ends.changes:
+            if change.calls and str(change.namespace) in migrated:
+                yield blocker(
+                    "namespace-migrated",
+                    change.name,
+                    f"migrated = true on {cluster}, and its list names {', '.join(change.before or ())}",
+                    "Its topics do not load there, so that nobody can wait until all is sent.",
+                    "end it by hand, when no topic there shows a replicationBacklog in its statistics; one that is not "
+                    "loaded under the flag had none when its migration unloaded it.",
+                    call=call_text(cluster, change.calls[0]),
+                )
 
 
 def _of_link(link: Link, snapshots: Mapping[str, Snapshot], observations: Observations) -> Iterator[Finding]:
