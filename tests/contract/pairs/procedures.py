@@ -24,6 +24,7 @@ class Procedure:
 
     :param words: the command without `--yes` and `--dry-run`.
     :param changes: patterns of the facts that it may change.
+    :param equals: it makes green's policies equal to blue's, and begins no replication.
     :param live: the application works while it runs.
     :param migrates: it redirects applications, or their owners repoint them.
     :param repoints: the cluster whose address the application has afterwards, if that is another.
@@ -36,6 +37,7 @@ class Procedure:
 
     words: Words
     changes: Sequence[str] = ()
+    equals: bool = False
     live: bool = False
     migrates: bool = False
     repoints: str = ""
@@ -76,18 +78,21 @@ PROCEDURES: dict[str, Procedure] = {
     "onboard": Procedure(
         lambda world: ("onboard", *BOTH, "--select", world.namespace.tenant),
         changes=("green .*",),
+        equals=True,
         # Changes that may delete something are left until their ids are allowed.
         done=frozenset({0, 5}),
     ),
     "reconcile": Procedure(
         lambda world: ("reconcile", *BOTH, "--select", world.namespace.tenant, "--mode", "repair"),
         changes=("green .*",),
+        equals=True,
         dry=False,
         done=frozenset({0, 3}),
     ),
     "sync metadata": Procedure(
         lambda world: ("sync-metadata", *BOTH, "--select", world.namespace.tenant),
         changes=("green .*",),
+        equals=True,
         dry=False,
         done=frozenset({0, 5}),
     ),

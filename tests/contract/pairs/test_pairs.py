@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.contract.pairs.procedures import PROCEDURES, Procedure
 from tests.contract.pairs.states import BOTH, OUTCOMES, STATES, name_of, run, succeeded
-from tests.contract.pairs.world import CLUSTERS, Link, World, changed
+from tests.contract.pairs.world import CLUSTERS, Link, World, changed, changed_lists
 from tests.support.fleets import connection, shell_of
 from tests.support.kinds import StartClusters
 from tests.support.shell import Said, Shell
@@ -143,6 +143,8 @@ async def pair(shell: Shell, world: World, procedure: Procedure) -> tuple[Outcom
     goes, refused = said.state in procedure.done, said.state in (ERROR, REFUSED)
     after = await world.facts()
     wrong += [f"changes {one}" for one in changed(before, after, procedure.changes if goes else ())]
+    if procedure.equals:
+        wrong += [f"begins or ends replication: {one}" for one in changed_lists(before, after)]
     if not goes and not refused:
         wrong.append(f"exit {said.state}: {sentence(said, world)}")
     if goes and procedure.repoints:

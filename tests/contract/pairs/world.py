@@ -331,3 +331,15 @@ def changed(before: Facts, after: Facts, allowed: Sequence[str] = ()) -> list[st
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and not any(re.fullmatch(pattern, key) for pattern in allowed)
     ]
+
+
+def changed_lists(before: Facts, after: Facts) -> list[str]:
+    """The lists of clusters on green that differ, of namespaces and topics that it had before."""
+    lists = re.compile(r"green (\S+): (replication_clusters|replication)")
+    kept = {key: value for key, value in before.items() if lists.fullmatch(key)}
+    now = {
+        key: value
+        for key, value in after.items()
+        if (found := lists.fullmatch(key)) and (f"green {found[1]}" in before or key in before)
+    }
+    return changed(kept, now)
