@@ -117,7 +117,7 @@ def every(**short: tuple[str, ...]) -> Any:
     return pytest.mark.parametrize(("kind", "way"), [pytest.param(*pair, marks=marks[pair]) for pair in pairs])
 
 
-@every(cluster=("deferrable",), migration=("poke", "reschedule", "deferrable"), window=("reschedule", "deferrable"))
+@every(cluster=("poke",), migration=("deferrable",), window=("reschedule",))
 def test_a_sensor_ends_at_its_timeout_in_every_mode_without_a_retry(wait: Wait, kind: str, way: str) -> None:
     run = wait(kind, timeout=6, **WAYS[way])
     assert states(run) == {"wait": "failed"}

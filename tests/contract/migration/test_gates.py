@@ -354,6 +354,7 @@ async def test_bundles_on_a_broker_that_does_not_check_move_to_one_that_does(
     assert {f"{move.namespace.path}/{bundle}" for bundle in moved} == bundles
 
 
+@pytest.mark.long
 async def test_a_topic_that_cannot_be_loaded_where_its_bundle_moves_is_left(
     wide: Cluster, green: ClusterConnection, new_namespace: Callable[[], NamespaceName], tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ async def test_what_is_unread_stays_loaded_and_an_ended_topic_does_not(moved: Mo
     assert set(left.loaded) == ({str(live)} if unloads else {str(live), str(ended)})
 
 
+@pytest.mark.long
 async def test_clients_that_restart_where_nothing_redirects_repeat_nothing(moved: MovedNamespace) -> None:
     """Their subscriptions stay there, at their end; connected to the other cluster, they miss nothing."""
     lacking = await make(moved, clients_of(moved), ACKNOWLEDGED)
