@@ -140,8 +140,6 @@ class _WaveCutOver:
             await require_copied_topics(self.blue, move, self.run)
             await recreate_missing(self.blue, move.namespace, move.topics, self.green)
             await prepare_deleted(self.blue, self.green, self.run, [move], used=not move.strategy.redirects)
-            if move.strategy.redirects:
-                await keep_unused(self.green, move.partitions)
         unterminated = await self._open_partitions(move, done=done)
         if done and not unterminated:
             return None
@@ -165,6 +163,9 @@ class _WaveCutOver:
     async def _cut_over(self, move: Move, unterminated: Sequence[TopicName], flag: ClusterFlag | None = None) -> None:
         run, name = self.run, str(move.namespace)
         await renew(self.sides, run, [name])
+        if move.strategy.redirects and len(unterminated) == len(move.partitions):
+            # As late as possible: their minute as inactive topics begins anew.
+            await keep_unused(self.green, move.partitions)
         run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
         checkpoint = Checkpoint(run, name)
         if move.strategy.redirects:
