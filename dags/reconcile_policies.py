@@ -18,36 +18,21 @@ from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 import pendulum
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.drift import FindDriftOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import reconciliation
+from pulsar_fleet.airflow.assets import POLICIES_CHANGED, announce_policies_changed
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.reconciliation import RECONCILIATION
 from pulsar_fleet.settings.reconciliation import RECONCILE
 
-
-@dag(
+# read_request → find_drift → repair → write_report
+reconcile_policies = procedure_dag(
+    RECONCILIATION,
     schedule=RECONCILE.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    catchup=False,
     max_active_runs=1,
-    params=form(RECONCILE.settings()),
-    default_args=DEFAULT_ARGS,
+    settings=RECONCILE.settings(),
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],
-    **run_alerts("reconcile_policies"),
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
+    emits={"repair": (POLICIES_CHANGED, announce_policies_changed)},
 )
-def reconcile_policies():
-    drift = FindDriftOperator(
-        task_id="find_drift",
-        application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
-        name="compare-snapshots",
-        driver_memory="1g",
-    )
-    reconciliation.read_request() >> drift
-    reconciliation.repair(drift=drift.output) >> reconciliation.write_report()
-
-
-reconcile_policies()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pulsar_fleet.snapshot.store.reader import StoredSnapshot
     from pulsar_fleet.verification.messages.verdict import Verification
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
+
+log = logging.getLogger(__name__)
 
 MOST_CHANGES = 100
 """An event has so many of them as texts, and the number of all."""
@@ -44,6 +47,16 @@ def emit_policies_changed(clusters: Iterable[str], run_id: str) -> None:
     """Emit an asset event for each cluster. The running task must have `POLICIES_CHANGED` among its outlets."""
     for cluster in clusters:
         get_current_context()["outlet_events"][POLICIES_CHANGED].add(policies_of(cluster), extra={"run": run_id})
+
+
+def announce_policies_changed(run: Run) -> None:
+    """Emit an event for each cluster that a reconciliation has written."""
+    from pulsar_fleet.procedures.reconciliation import changed_by
+
+    if repaired := changed_by(run):
+        for problem in repaired.problems:
+            log.warning("%s", problem)
+        emit_policies_changed(repaired.changed, run.id)
 
 
 def replication_of(cluster: str) -> Asset:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
 from airflow.sdk import DAG, chain, dag, get_current_context
 
 from pulsar_fleet.airflow.alerts import run_alerts
@@ -13,99 +15,161 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
-from pulsar_fleet.procedures.procedure import APPROVE, CHECK, REPORT
+from pulsar_fleet.procedures.procedure import APPROVE, REPORT
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from pathlib import Path
 
+    from airflow.sdk import AssetAlias
+
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.procedures.procedure import Procedure, Session
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.procedures.procedure import Procedure, Session, SparkJob, Step
+    from pulsar_fleet.settings.setting import Settings
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def procedure_dag(procedure: Procedure, *, doc_md: str = "", tags: Collection[str] = ("pulsar",)) -> DAG:
-    """The DAG of a procedure, for runs that a person triggers; the DAG file assigns it to a name.
+def procedure_dag(
+    procedure: Procedure,
+    *,
+    doc_md: str = "",
+    tags: Collection[str] = ("pulsar",),
+    schedule: Any = None,
+    settings: Settings | None = None,
+    spark_jobs: Path | None = None,
+    emits: Mapping[str, tuple[AssetAlias, Callable[[Run], None]]] | None = None,
+    **dag_settings: Any,
+) -> DAG:
+    """The DAG of a procedure; the DAG file assigns it to a name.
 
     :param doc_md: the page of the DAG; the summary by default.
+    :param schedule: Airflow's; by default a person triggers its runs.
+    :param settings: those of the procedure with other defaults, for scheduled runs.
+    :param spark_jobs: the folder with the applications of its steps' jobs.
+    :param emits: step → the alias of its events, and what emits them when the step has ended.
+    :param dag_settings: more of Airflow's `@dag`, such as its start date.
     """
+    emitted = emits or {}
 
     @dag(
         dag_id=procedure.name,
-        schedule=None,
+        schedule=schedule,
         catchup=False,
-        params=form(procedure.settings),
+        params=form(settings or procedure.settings),
         default_args=DEFAULT_ARGS,
         doc_md=doc_md or procedure.summary,
         tags=tags,
         **run_alerts(procedure.name),
+        **dag_settings,
     )
     def build() -> None:
-        planned = _check(procedure)
-        approved = PlanApprovalOperator(task_id=APPROVE, planned=planned)
-        chain(approved, *(_step(procedure, step.name) for step in procedure.work), _report(procedure))
+        opened = _opening(procedure)
+        approved = [PlanApprovalOperator(task_id=APPROVE, planned=opened)] if procedure.check else []
+        steps = (_step(procedure, step, spark_jobs, emitted.get(step.name)) for step in procedure.work)
+        chain(*(approved or [opened]), *steps, _report(procedure))
 
     return build()
 
 
-def _check(procedure: Procedure) -> Any:
-    @task(task_id=CHECK)
-    def check() -> JsonObject:
-        """Check the clusters and say what the run would do; nothing is changed."""
+def _opening(procedure: Procedure) -> Any:
+    @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check)])
+    def opening() -> JsonObject | None:
         from pulsar_fleet.procedures import runner
 
         context = get_current_context()
         refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
-        procedure.validate(dict(context["params"]))
+        conf = dict(context["params"])
+        procedure.validate(conf)
+        _connections(procedure, conf)
         run = current_run(context)
-        run.ledger.start_run(run.id, procedure.name, dict(context["params"]))
+        run.ledger.start_run(run.id, procedure.name, conf)
+        if not procedure.check:
+            return None
         planned = _with_session(procedure, lambda session: runner.check(procedure, session))
         for finding in runner.read_findings(run):
             log.warning("%s", finding.text())
         log.info("%s\n%s", planned["headline"], runner.read_changes(run))
         return planned
 
-    return check()
+    return opening()
 
 
-def _step(procedure: Procedure, name: str) -> Any:
-    @task(task_id=name)
-    def step() -> str:
-        """Do what is left of this step."""
+_OPENS = {
+    True: "Check the clusters and say what the run would do; nothing is changed.",
+    False: "Refuse settings and connections that are invalid; nothing is changed.",
+}
+
+
+def _step(
+    procedure: Procedure,
+    step: Step,
+    spark_jobs: Path | None,
+    emitted: tuple[AssetAlias, Callable[[Run], None]] | None,
+) -> Any:
+    def work(spark: SparkJob | None = None) -> str:
         from pulsar_fleet.procedures import runner
+        from pulsar_fleet.procedures.procedure import Skipped
 
-        return _with_session(procedure, lambda session: runner.run_step(procedure, name, session))
+        said = _with_session(procedure, lambda session: runner.run_step(step, session), spark)
+        if isinstance(said, Skipped):
+            raise AirflowSkipException(said.reason)
+        if emitted:
+            emitted[1](current_run(get_current_context()))
+        return said
 
-    return step()
+    outlets = [emitted[0]] if emitted else []
+    doc = inspect.getdoc(step.work) or "Do what is left of this step."
+    if not step.spark:
+        return task(task_id=step.name, outlets=outlets, doc_md=doc)(lambda: work())()
+    from pulsar_fleet.airflow.operators.spark import SparkStepOperator
+
+    assert spark_jobs is not None, f"the DAG file of {procedure.name} names the folder of its Spark jobs"
+    application = str(spark_jobs / step.spark)
+    return SparkStepOperator(task_id=step.name, work=work, application=application, outlets=outlets, doc_md=doc)
 
 
 def _report(procedure: Procedure) -> Any:
     @task(task_id=REPORT, trigger_rule="all_done")
     def write_report() -> str:
         """Report what was done; fail if a task failed."""
+        from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.procedures import runner
 
         context = get_current_context()
-        failed = failed_tasks(context)
-        report = runner.write_report(procedure, current_run(context), failed)
+        failed, run = failed_tasks(context), current_run(context)
+        ending = runner.end(procedure, run, dict(context["params"]), failed)
+        for name, value in ending.metrics.items():
+            Stats.gauge(f"pulsar_fleet.{procedure.word.partition('-')[0]}.{name}", value)
+        if ending.problem and not failed:
+            run.ledger.finish_run(run.id, "failed")
+            raise PreconditionFailed(ending.problem)
         finish_run(context, failed)
-        return report.markdown()
+        return ending.report.markdown()
 
     return write_report()
 
 
-def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]]) -> Result:
+def _connections(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+
+    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf).items()}
+
+
+def _with_session(
+    procedure: Procedure, work: Callable[[Session], Awaitable[Result]], spark: SparkJob | None = None
+) -> Result:
     from pulsar_fleet.procedures.runner import open_session
 
     context = get_current_context()
     conf = dict(context["params"])
-    connections = {name: cluster_connection(conf[name]) for name in procedure.clusters}
 
     async def run() -> Result:
-        async with open_session(conf, current_run(context), connections) as session:
+        async with open_session(conf, current_run(context), _connections(procedure, conf), spark) as session:
             return await work(session)
 
     return asyncio.run(run())

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import typer
 
-from pulsar_fleet.cli.clusters import named_cluster, reach
+from pulsar_fleet.cli.clusters import named_cluster, reach, reach_all
 from pulsar_fleet.cli.interrupts import run_step
 from pulsar_fleet.cli.options import CLUSTER_HELP, Resume, Yes
-from pulsar_fleet.cli.runs import begin_run, new_run_id, require_approval, resumable_run
+from pulsar_fleet.cli.runs import begin_run, grant, new_run_id, require_approval, resumable_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.approval import APPROVED, read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import CHECK, Procedure, Session
+from pulsar_fleet.procedures.procedure import Procedure, Session, Step
 
 Result = TypeVar("Result")
 
@@ -30,13 +32,14 @@ def command_of(procedure: Procedure) -> Callable[..., None]:
 
     @with_settings(
         procedure.settings,
-        arguments={name: f"{text} {CLUSTER_HELP}" for name, text in procedure.clusters.items()},
+        arguments={
+            name: text if name in procedure.own_settings else f"{text} {CLUSTER_HELP}"
+            for name, text in procedure.clusters.items()
+        },
         required=False,
     )
     def command(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
-        if not conf["dry_run"]:
-            require_consent("clusters", yes=yes)
-        run, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf)
+        run, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, yes=yes)
         document, state = _ProcedureRun(terminal, procedure, run, conf, yes=yes).execute()
         terminal.finish(document, state)
 
@@ -58,7 +61,8 @@ class _ProcedureRun:
         self._run = run
         self._conf = conf
         self._yes = yes
-        self._current = CHECK
+        self._current = procedure.opening
+        self._changed = False
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
@@ -71,34 +75,51 @@ class _ProcedureRun:
         except (FleetError, KeyboardInterrupt) as error:
             problem = error
         failed = {self._current: str(problem) or "interrupted"} if problem else {}
-        report = runner.write_report(self._procedure, self._run, failed)
+        ending = runner.end(self._procedure, self._run, self._conf, failed)
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
-        if isinstance(problem, FleetError) and self._current == CHECK:
+        if problem and not self._changed:
             raise problem
-        self._terminal.say(report.markdown())
-        document: JsonObject = {"run": self._run.id, "failed": list(failed), "report": report.markdown()}
+        self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
-            return document, ExitState.DONE
-        word = self._procedure.name.replace("_", "-")
-        self._terminal.note(f"Continue with the same command and --resume {self._run.id} ({word}).")
-        return document, ExitState.INTERRUPTED if self._current == CHECK else ExitState.PARTLY
+            return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
+        command = command_line(self._procedure.word, "--resume", self._run.id)
+        self._terminal.note(f"Continue with: {command}", command)
+        return {"run": self._run.id, "failed": list(failed), **ending.document}, ExitState.PARTLY
 
     def _execute(self) -> None:
         approval = read_approval(self._run)
-        if not (approval and approval["answer"] == APPROVED) and not self._approve():
+        approved = approval and approval["answer"] == APPROVED
+        if self._procedure.check and not approved and not self._approve():
             return
         for step in self._procedure.work:
             if not runner.has_run(self._run, step.name):
-                self._current = step.name
-                self._step(step.name, lambda session: runner.run_step(self._procedure, self._current, session))
+                self._do(step)
+
+    def _do(self, step: Step) -> None:
+        self._current = step.name
+        if step.asks and not self._yes:
+            self._ask(step)
+        self._changed |= not step.reads
+        said = self._step(step.name, lambda session: runner.run_step(step, session))
+        if step.reads and isinstance(said, str):
+            (self._terminal.say if self._yes else self._terminal.show)(said)
+
+    def _ask(self, step: Step) -> None:
+        """Ask before a step; what a person allows then is allowed in this process only."""
+        assert step.asks is not None
+        if (question := step.asks(Session(self._conf, self._run, {}))) is None:
+            return
+        require_approval(self._terminal, self._run, step.name, question.text, yes=False)
+        if allowed := grant(self._terminal, self._run, question.permissions):
+            self._conf = {**self._conf, "allow_changes": [*self._conf["allow_changes"], *sorted(allowed)]}
 
     def _approve(self) -> bool:
         """Whether the steps may begin; a dry run and a plan without changes end here."""
-        planned = self._step(CHECK, lambda session: runner.check(self._procedure, session))
+        planned = self._step(self._current, lambda session: runner.check(self._procedure, session))
         findings = runner.read_findings(self._run)
         shown = [planned["headline"], *(finding.text() for finding in findings), runner.read_changes(self._run)]
         self._terminal.show("\n".join(filter(None, shown)))
-        if self._conf["dry_run"]:
+        if not self._procedure.changes(self._conf):
             return False
         if planned["blockers"]:
             raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
@@ -109,21 +130,34 @@ class _ProcedureRun:
     def _step(self, name: str, work: Callable[[Session], Awaitable[Result]]) -> Result:
         async def step() -> Result:
             connections = {
-                cluster: (await reach(named_cluster(self._conf[cluster], Side.SOURCE))).connection
-                for cluster in self._procedure.clusters
+                setting: await self._reached(setting, names)
+                for setting, names in self._procedure.connections(self._conf).items()
             }
             async with runner.open_session(self._conf, self._run, connections) as session:
                 return await work(session)
 
         return run_step(self._terminal, name, step())
 
+    async def _reached(self, setting: str, names: Sequence[str]) -> Sequence[ClusterConnection]:
+        """Of a list the clusters that do not answer too: its procedure decides what that means."""
+        sides = _named(names)
+        return await reach_all(sides) if isinstance(self._conf[setting], list) else [(await reach(sides[0])).connection]
 
-def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject) -> tuple[Run, JsonObject]:
+
+def _named(names: Sequence[str]) -> list[ClusterConnection]:
+    return [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(names)]
+
+
+def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
     if missing := [name for name in procedure.clusters if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     with usage_errors():
         procedure.validate(conf)
-    run = Run.open(new_run_id(procedure.name.replace("_", "-")))
+    for names in procedure.connections(conf).values():
+        _named(names)
+    if procedure.changes(conf):
+        require_consent("clusters", yes=yes)
+    run = Run.open(new_run_id(procedure.word))
     begin_run(terminal, run, procedure.name, conf)
     return run, conf
 

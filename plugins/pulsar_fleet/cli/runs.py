@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from pulsar_fleet.cli.text import compared_line
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.text import command_line, counted
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
@@ -25,6 +25,8 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver
+from pulsar_fleet.procedures.procedure import Permission
+from pulsar_fleet.procedures.reconciliation import permissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,17 +119,21 @@ def approve_deletions(
     :param ask: False with `--yes`: then only what `--allow` names is deleted.
     :returns: the ids of the approved batches.
     """
+    return grant(terminal, run, permissions(waiting, allowed)) if ask else frozenset()
+
+
+def grant(terminal: Terminal, run: Run, wanted: Iterable[Permission]) -> frozenset[str]:
+    """Ask for each permission on its own, and store the answers with the run; returns the ids that were granted."""
     answers: dict[str, bool] = {}
-    for cluster, batch in waiting.items():
-        if ask and batch.id not in allowed:
-            terminal.show("\n".join([f"Deleted elsewhere, still on {cluster}:", *batch.resources]))
-            answers[batch.id] = terminal.confirm(f"Delete {counted(len(batch.resources), 'resource')} on {cluster}?")
-    approved = frozenset(name for name, answer in answers.items() if answer)
+    for permission in wanted:
+        terminal.show(permission.text)
+        answers[permission.id] = terminal.confirm(permission.question)
+    granted = frozenset(name for name, answer in answers.items() if answer)
     if answers:
         about, at = f"the deletions {', '.join(answers)}", datetime.now(UTC).isoformat(timespec="seconds")
-        answer = f"{APPROVED} {', '.join(sorted(approved))}" if approved else REJECTED
+        answer = f"{APPROVED} {', '.join(sorted(granted))}" if granted else REJECTED
         store_approval(run, about, answer, by=f"{getuser()} on the terminal", at=at)
-    return approved
+    return granted
 
 
 async def plan_pair(

@@ -1,9 +1,10 @@
-"""What a procedure is: its clusters and settings, what it checks, and its steps in their order (pure)."""
+"""What a procedure is: its clusters and settings, what it checks, its steps in their order, its ending (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.settings.setting import Setting, Settings, setting
@@ -11,9 +12,14 @@ from pulsar_fleet.settings.shared import approval, connection
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.preflight.findings import Finding
+    from pulsar_fleet.report.document import Report
+
+SparkJob = Callable[[str, str], None]
+"""Runs the Spark job of a step for the URIs of its request and its result, and returns when it has ended."""
 
 CHECK, APPROVE, REPORT = "check", "approve_plan", "write_report"
 
@@ -23,12 +29,16 @@ class Session:
     """What a check or a step works with.
 
     :param conf: every setting of the run.
-    :param clusters: an open client for each cluster of the procedure.
+    :param clusters: an open client for each setting that names one cluster.
+    :param connections: setting → the clusters that it names.
+    :param spark: None where the step has no job, and on the terminal.
     """
 
     conf: JsonObject
     run: Run
     clusters: Mapping[str, AdminClient]
+    connections: Mapping[str, tuple[ClusterConnection, ...]] = field(default_factory=dict)
+    spark: SparkJob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,36 +56,115 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a step returns that has nothing to do in this run.
+
+    :param reason: one sentence.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Changes that a person allows by their id, as the setting `allow_changes` does.
+
+    :param text: what is changed, a line each.
+    """
+
+    id: str
+    text: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person on a terminal decides before a step; in Airflow the configuration of the run decides it.
+
+    :param permissions: asked one by one after a yes to `text`.
+    """
+
+    text: str
+    permissions: tuple[Permission, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A step after the approval.
 
     :param name: of the task and of the line on the terminal.
-    :param work: returns what it did, in one sentence. A second call must do what is left.
+    :param work: returns what it did, as text. A second call must do what is left. Its docstring is the task's.
+    :param reads: it changes nothing; the terminal shows its text when it ends, and a run that ends here has changed
+        nothing.
+    :param spark: the application in `spark_jobs/` that it may submit.
+    :param asks: None where there is nothing to decide.
     """
 
     name: str
-    work: Callable[[Session], Awaitable[str]]
+    work: Callable[[Session], Awaitable[str | Skipped]]
+    reads: bool = False
+    spark: str = ""
+    asks: Callable[[Session], Question | None] | None = None
+
+
+class Ended(StrEnum):
+    """How a run ended whose steps did: the names are those of the exit states."""
+
+    DONE = "done"
+    DIFFERENT = "different"
+    PARTLY = "partly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What a run that has ended says.
+
+    :param text: for the terminal, after what steps have shown.
+    :param document: the result for programs.
+    :param stored: whether the report is worth a page.
+    :param problem: why the run counts as failed although no step failed.
+    :param commands: those that may follow.
+    :param metrics: for a monitoring system, by name.
+    """
+
+    report: Report
+    text: str
+    document: JsonObject
+    ended: Ended = Ended.DONE
+    stored: bool = True
+    problem: str = ""
+    commands: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
     """Check, approval, steps, report.
 
-    :param name: the id of the DAG, such as `unload_namespaces`; the command has hyphens.
+    :param name: the id of the DAG, such as `unload_namespaces`.
     :param summary: one sentence, for the help of the command and the page of the DAG.
-    :param clusters: setting that names a cluster's connection → what the cluster is.
-    :param own_settings: its other settings; those of the approval and of a dry run are added.
+    :param clusters: setting that names a cluster's connection, or a list of them in `own_settings` → what it is.
+    :param own_settings: its other settings; those of the approval and of a dry run are added where it has a check.
     :param validate: refuses settings by `InvalidRequest` before any call.
-    :param check: reads the clusters and changes nothing.
+    :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
+    :param command: on the terminal; by default the name with hyphens.
+    :param opening: id of the first task, which validates and checks.
+    :param changes: whether a run with these settings may change something.
+    :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
+        argument. By default a report of what the steps said.
     """
 
     name: str
     summary: str
     clusters: Mapping[str, str]
     own_settings: Settings
-    check: Callable[[Session], Awaitable[Checked]]
     work: tuple[Step, ...]
+    check: Callable[[Session], Awaitable[Checked]] | None = None
+    command: str = ""
+    opening: str = CHECK
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
+    changes: Callable[[JsonObject], bool] = field(default=lambda conf: not conf.get("dry_run"))
+    end: Callable[[Run, JsonObject, Mapping[str, str]], Ending] | None = None
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -83,10 +172,23 @@ class Procedure:
         named = {
             name: connection(f"pulsar_{name}", name.replace("_", " ").capitalize(), text)
             for name, text in self.clusters.items()
+            if name not in self.own_settings
         }
+        if self.check is None:
+            return {**named, **self.own_settings}
         dry_run = setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing.")
         return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run}
 
+    @property
+    def word(self) -> str:
+        """Its command on the terminal."""
+        return self.command or self.name.replace("_", "-")
+
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
-        return (CHECK, APPROVE, *(step.name for step in self.work), REPORT)
+        approval = (APPROVE,) if self.check else ()
+        return (self.opening, *approval, *(step.name for step in self.work), REPORT)
+
+    def connections(self, conf: JsonObject) -> dict[str, list[str]]:
+        """Setting → the names of connections that it has in a run."""
+        return {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, blockers
-from pulsar_fleet.procedures.procedure import Procedure, Session
+from pulsar_fleet.procedures.procedure import Ending, Procedure, Session, Skipped, SparkJob, Step
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
@@ -21,18 +21,24 @@ _PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md"
 
 @asynccontextmanager
 async def open_session(
-    conf: JsonObject, run: Run, connections: Mapping[str, ClusterConnection]
+    conf: JsonObject,
+    run: Run,
+    connections: Mapping[str, Sequence[ClusterConnection]],
+    spark: SparkJob | None = None,
 ) -> AsyncIterator[Session]:
-    """A client for each cluster, closed at the end."""
+    """A client for each setting that names one cluster, closed at the end."""
     async with AsyncExitStack() as stack:
         clusters = {
-            name: await stack.enter_async_context(AdminClient(connection)) for name, connection in connections.items()
+            name: await stack.enter_async_context(AdminClient(named[0]))
+            for name, named in connections.items()
+            if not isinstance(conf[name], list)
         }
-        yield Session(conf, run, clusters)
+        yield Session(conf, run, clusters, {name: tuple(named) for name, named in connections.items()}, spark)
 
 
 async def check(procedure: Procedure, session: Session) -> JsonObject:
     """Check and store what the run would do; returns what `PlanApprovalOperator` reads."""
+    assert procedure.check is not None
     checked, run = await procedure.check(session), session.run
     listed = "\n".join(f"* {line}" for line in checked.changes)
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
@@ -61,11 +67,11 @@ def read_changes(run: Run) -> str:
     return run.artefacts.read(reference).decode() if reference else ""
 
 
-async def run_step(procedure: Procedure, name: str, session: Session) -> str:
-    """Run a step, also one that has run before, and store what it says."""
-    (step,) = [step for step in procedure.work if step.name == name]
+async def run_step(step: Step, session: Session) -> str | Skipped:
+    """Run a step, also one that has run before, and store what it says; of a skipped one nothing is stored."""
     said = await step.work(session)
-    session.run.artefacts.write_json(session.run.id, _RESULT.format(name), said)
+    if not isinstance(said, Skipped):
+        session.run.artefacts.write_json(session.run.id, _RESULT.format(step.name), said)
     return said
 
 
@@ -79,14 +85,19 @@ def _said(run: Run, name: str) -> str | None:
     return None if said is None else str(said)
 
 
-def write_report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
-    """Store the report of the run: outcome, approval, what each step did, findings and plan.
+def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
+    """What the run says at its end, by the procedure or by what its steps said; stores the report.
 
     :param failed: step → why it failed.
     """
-    report = _report(procedure, run, failed)
-    store_report(run, report)
-    return report
+    if procedure.end:
+        ending = procedure.end(run, conf, failed)
+    else:
+        report = _report(procedure, run, failed)
+        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()})
+    if ending.stored or failed:
+        store_report(run, ending.report)
+    return ending
 
 
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:

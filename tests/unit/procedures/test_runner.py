@@ -33,15 +33,15 @@ def saying(said: str) -> Step:
 def test_a_procedure_without_steps_reports_its_check(session: Session) -> None:
     examined = procedure()
     asyncio.run(runner.check(examined, session))
-    assert runner.write_report(examined, session.run, {}).headline == "1 namespace is read."
+    assert runner.end(examined, session.run, {}, {}).report.headline == "1 namespace is read."
 
 
 def test_a_step_that_says_nothing_is_done(session: Session) -> None:
     quiet = procedure(saying(""))
     asyncio.run(runner.check(quiet, session))
     assert not runner.has_run(session.run, "unload")
-    asyncio.run(runner.run_step(quiet, "unload", session))
+    asyncio.run(runner.run_step(quiet.work[0], session))
     assert runner.has_run(session.run, "unload")
-    report = runner.write_report(quiet, session.run, {})
+    report = runner.end(quiet, session.run, {}, {}).report
     assert report.headline == "1 namespace is read."
     assert "| unload | done |" in report.markdown()

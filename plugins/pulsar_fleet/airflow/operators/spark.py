@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.procedures.procedure import SparkJob
 
 
 class FleetJobOperator(SparkSubmitOperator):
@@ -182,3 +183,24 @@ class CompareSnapshotsOperator(FleetJobOperator):
         """Submit the job and wait; a difference is a result and does not fail the task."""
         self.application_args = ["--request", self.request, "--result", self.result]
         super().execute(context)
+
+
+class SparkStepOperator(FleetJobOperator):
+    """A step of a procedure that may submit a Spark job for documents which it has stored; no cluster is called by it.
+
+    :param work: does the step; it gets a function that submits the job for the URIs of a request and a result, and
+        waits for it.
+    """
+
+    def __init__(self, *, work: Callable[[SparkJob], str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._work = work
+
+    def execute(self, context: Context) -> Any:
+        """Do the step."""
+
+        def submit(request: str, result: str) -> None:
+            self.application_args = ["--request", request, "--result", result]
+            FleetJobOperator.execute(self, context)
+
+        return self._work(submit)

@@ -36,14 +36,14 @@ def _operators() -> list[type[BaseOperator]]:
         WaveApprovalOperator,
     ]
     try:
-        from pulsar_fleet.airflow.operators import drift, snapshot_equality, spark
+        from pulsar_fleet.airflow.operators import snapshot_equality, spark
     except ImportError:
         return classes
     return [
         *classes,
-        drift.FindDriftOperator,
         snapshot_equality.VerifySnapshotOperator,
         spark.MigrationProofOperator,
+        spark.SparkStepOperator,
         spark.VerifyMessagesOperator,
         spark.VerifySubscriptionsOperator,
     ]
