@@ -164,7 +164,7 @@ class _WaveCutOver:
         run, name = self.run, str(move.namespace)
         await renew(self.sides, run, [name])
         if move.strategy.redirects and len(unterminated) == len(move.partitions):
-            # As late as possible: their minute as inactive topics begins anew.
+            # As late as possible: their minute as inactive topics begins again.
             await keep_unused(self.green, move.partitions)
         run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
         checkpoint = Checkpoint(run, name)
