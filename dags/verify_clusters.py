@@ -20,54 +20,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
-from airflow.sdk import dag, task_group
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import verification
-from pulsar_fleet.settings.verification import SETTINGS
+from pulsar_fleet.airflow.assets import VERIFIED, announce_verified
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.verification import VERIFICATION
 
-JOBS = Path(__file__).parents[1] / "spark_jobs"
-
-
-@dag(
-    schedule=None,
-    params=form(SETTINGS),
-    default_args=DEFAULT_ARGS,
+# read_request → for each batch: freeze_bounds → compare_messages, compare_subscriptions → read_verdict; write_report
+verify_clusters = procedure_dag(
+    VERIFICATION,
     doc_md=__doc__,
     tags=["pulsar", "verification"],
-    **run_alerts("verify_clusters"),
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
+    emits={"read_verdict": (VERIFIED, announce_verified)},
 )
-def verify_clusters():
-    batches = verification.read_request()
-
-    @task_group(prefix_group_id=False)
-    def compare_batch(batch):
-        frozen = verification.freeze_bounds(batch=batch)
-        compared = VerifyMessagesOperator(
-            task_id="compare_messages",
-            application=str(JOBS / "verify_messages.py"),
-            application_args=["--request", frozen["request"], "--result", frozen["result"]],
-            name="verify-messages",
-            source="{{ params.source }}",
-            target="{{ params.target }}",
-            driver_memory="1g",
-        )
-        subscriptions = VerifySubscriptionsOperator(
-            task_id="compare_subscriptions",
-            application=str(JOBS / "verify_subscriptions.py"),
-            request=frozen["request"],
-            result=frozen["subscriptions"],
-            name="verify-subscriptions",
-            source="{{ params.source }}",
-            target="{{ params.target }}",
-            driver_memory="1g",
-        )
-        [compared, subscriptions] >> verification.read_verdict(batch=batch, frozen=frozen)
-
-    compare_batch.expand(batch=batches) >> verification.write_report(batches=batches)
-
-
-verify_clusters()

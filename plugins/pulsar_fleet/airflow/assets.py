@@ -49,7 +49,7 @@ def emit_policies_changed(clusters: Iterable[str], run_id: str) -> None:
         get_current_context()["outlet_events"][POLICIES_CHANGED].add(policies_of(cluster), extra={"run": run_id})
 
 
-def announce_policies_changed(run: Run) -> None:
+def announce_policies_changed(run: Run, _: JsonObject) -> None:
     """Emit an event for each cluster that a reconciliation has written."""
     from pulsar_fleet.procedures.reconciliation import changed_by
 
@@ -110,6 +110,13 @@ def emit_verified(run: Run, compared: Verification) -> None:
     for row in compared.namespaces:
         counts: JsonObject = {"partitions": len(row.names), "messages": row.proven, "restriction": compared.restriction}
         _emit(VERIFIED, run, (compared.source, compared.target, row.namespace), counts, proofs)
+
+
+def announce_verified(run: Run, batch: JsonObject) -> None:
+    """`emit_verified` for a batch of a verification."""
+    from pulsar_fleet.procedures.verification import stored_verification
+
+    emit_verified(run, stored_verification(run, batch))
 
 
 def emit_migrated(run: Run, moves: Moves) -> None:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
-from airflow.sdk import DAG, chain, dag, get_current_context
+from airflow.sdk import DAG, chain, dag, get_current_context, task_group
 
 from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
-from pulsar_fleet.procedures.procedure import APPROVE, REPORT
+from pulsar_fleet.procedures.procedure import APPROVE, REPORT, Batches
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from airflow.sdk import AssetAlias
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.procedures.procedure import Procedure, Session, SparkJob, Step
     from pulsar_fleet.settings.setting import Settings
+
+    Announce = Callable[[Run, JsonObject], None]
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -42,7 +45,7 @@ def procedure_dag(
     schedule: Any = None,
     settings: Settings | None = None,
     spark_jobs: Path | None = None,
-    emits: Mapping[str, tuple[AssetAlias, Callable[[Run], None]]] | None = None,
+    emits: Mapping[str, tuple[AssetAlias, Announce]] | None = None,
     **dag_settings: Any,
 ) -> DAG:
     """The DAG of a procedure; the DAG file assigns it to a name.
@@ -51,7 +54,7 @@ def procedure_dag(
     :param schedule: Airflow's; by default a person triggers its runs.
     :param settings: those of the procedure with other defaults, for scheduled runs.
     :param spark_jobs: the folder with the applications of its steps' jobs.
-    :param emits: step → the alias of its events, and what emits them when the step has ended.
+    :param emits: step → the alias of its events, and what emits them for the run and the batch when it has ended.
     :param dag_settings: more of Airflow's `@dag`, such as its start date.
     """
     emitted = emits or {}
@@ -70,15 +73,35 @@ def procedure_dag(
     def build() -> None:
         opened = _opening(procedure)
         approved = [PlanApprovalOperator(task_id=APPROVE, planned=opened)] if procedure.check else []
-        steps = (_step(procedure, step, spark_jobs, emitted.get(step.name)) for step in procedure.work)
-        chain(*(approved or [opened]), *steps, _report(procedure))
+        make = partial(_step, procedure, spark_jobs, emitted)
+        if isinstance(work := procedure.work, Batches):
+            work_done = [_mapped(work, make, opened)]
+        else:
+            work_done = _stages(work, make)
+        chain(*(approved or [opened]), *work_done, _report(procedure))
 
     return build()
 
 
+def _mapped(batches: Batches, make: Callable[..., Any], opened: Any) -> Any:
+    @task_group(group_id=batches.name, prefix_group_id=False)
+    def each(batch: Any) -> None:
+        chain(*_stages(batches.steps, partial(make, batch=batch)))
+
+    return each.expand(batch=opened)
+
+
+def _stages(steps: Sequence[Step], make: Callable[[Step], Any]) -> list[Any]:
+    """The tasks in their order, those that may run at once as a list."""
+    stages: list[list[Any]] = []
+    for step in steps:
+        stages = [*stages[:-1], [*stages[-1], make(step)]] if step.beside else [*stages, [make(step)]]
+    return [stage if len(stage) > 1 else stage[0] for stage in stages]
+
+
 def _opening(procedure: Procedure) -> Any:
     @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check)])
-    def opening() -> JsonObject | None:
+    def opening() -> Any:
         from pulsar_fleet.procedures import runner
 
         context = get_current_context()
@@ -88,6 +111,8 @@ def _opening(procedure: Procedure) -> Any:
         _connections(procedure, conf)
         run = current_run(context)
         run.ledger.start_run(run.id, procedure.name, conf)
+        if isinstance(work := procedure.work, Batches):
+            return _with_session(procedure, lambda session: runner.read_batches(work, session))
         if not procedure.check:
             return None
         planned = _with_session(procedure, lambda session: runner.check(procedure, session))
@@ -107,30 +132,46 @@ _OPENS = {
 
 def _step(
     procedure: Procedure,
-    step: Step,
     spark_jobs: Path | None,
-    emitted: tuple[AssetAlias, Callable[[Run], None]] | None,
+    emits: Mapping[str, tuple[AssetAlias, Announce]],
+    step: Step,
+    batch: Any = None,
 ) -> Any:
-    def work(spark: SparkJob | None = None) -> str:
+    def work(batch: JsonObject | None, spark: SparkJob | None = None) -> str:
+        from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.procedures import runner
-        from pulsar_fleet.procedures.procedure import Skipped
+        from pulsar_fleet.procedures.procedure import Skipped, Unmet
 
-        said = _with_session(procedure, lambda session: runner.run_step(step, session), spark)
+        context = get_current_context()
+        of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
+        said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         if isinstance(said, Skipped):
             raise AirflowSkipException(said.reason)
-        if emitted:
-            emitted[1](current_run(get_current_context()))
+        if isinstance(said, Unmet):
+            raise PreconditionFailed(said.said)
+        log.info("%s", said)
+        if step.name in emits:
+            emits[step.name][1](current_run(context), batch or {})
         return said
 
-    outlets = [emitted[0]] if emitted else []
-    doc = inspect.getdoc(step.work) or "Do what is left of this step."
-    if not step.spark:
-        return task(task_id=step.name, outlets=outlets, doc_md=doc)(lambda: work())()
+    settings: dict[str, Any] = {
+        "task_id": step.name,
+        "outlets": [emits[step.name][0]] if step.name in emits else [],
+        "doc_md": inspect.getdoc(step.work) or "Do what is left of this step.",
+    }
+    if batch is not None:
+        # Of a batch a step may have nothing to do: the next ones have.
+        settings["trigger_rule"] = "none_failed"
+    if step.spark is None:
+        return task(**settings)(work)(batch)
     from pulsar_fleet.airflow.operators.spark import SparkStepOperator
 
     assert spark_jobs is not None, f"the DAG file of {procedure.name} names the folder of its Spark jobs"
-    application = str(spark_jobs / step.spark)
-    return SparkStepOperator(task_id=step.name, work=work, application=application, outlets=outlets, doc_md=doc)
+    file = spark_jobs / step.spark.file
+    name = file.stem.replace("_", "-")
+    return SparkStepOperator(
+        work=work, batch=batch, clusters=step.spark.clusters, application=str(file), name=name, **settings
+    )
 
 
 def _report(procedure: Procedure) -> Any:
@@ -160,16 +201,14 @@ def _connections(procedure: Procedure, conf: JsonObject) -> dict[str, list[Clust
     return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf).items()}
 
 
-def _with_session(
-    procedure: Procedure, work: Callable[[Session], Awaitable[Result]], spark: SparkJob | None = None
-) -> Result:
+def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
     from pulsar_fleet.procedures.runner import open_session
 
     context = get_current_context()
     conf = dict(context["params"])
 
     async def run() -> Result:
-        async with open_session(conf, current_run(context), _connections(procedure, conf), spark) as session:
+        async with open_session(conf, current_run(context), _connections(procedure, conf), **of_step) as session:
             return await work(session)
 
     return asyncio.run(run())

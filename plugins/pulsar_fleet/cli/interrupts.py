@@ -33,11 +33,16 @@ def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
         work.close()
 
 
-def run_step(terminal: Terminal, name: str, work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a step like `run_interruptibly`, and print a line with its duration."""
+def run_step(
+    terminal: Terminal, name: str, work: Callable[[Callable[[str], None]], Coroutine[Any, Any, Result]]
+) -> Result:
+    """Run a step like `run_interruptibly`, and print a line with its duration.
+
+    :param work: gets what shows a line of progress.
+    """
     began = time.monotonic()
-    with terminal.status(name):
-        result = run_interruptibly(work)
+    with terminal.status(name) as say:
+        result = run_interruptibly(work(say))
     terminal.note(f"{name:<16}{time.monotonic() - began:7.1f} s")
     return result
 

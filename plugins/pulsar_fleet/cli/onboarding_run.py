@@ -228,4 +228,4 @@ class OnboardingRun:
 
     def _step(self, name: str, work: Coroutine[Any, Any, Result]) -> Result:
         self.current = name
-        return run_step(self.terminal, name, work)
+        return run_step(self.terminal, name, lambda _: work)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import chain, repeat
 from typing import TypeVar
 
 import typer
@@ -22,7 +24,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import Procedure, Session, Step
+from pulsar_fleet.procedures.procedure import Batches, Procedure, Session, Step
 
 Result = TypeVar("Result")
 
@@ -30,7 +32,7 @@ Result = TypeVar("Result")
 def command_of(procedure: Procedure) -> Callable[..., None]:
     """The command, for an entry point of the group `pulsar_fleet.commands`."""
 
-    @with_settings(
+    options = with_settings(
         procedure.settings,
         arguments={
             name: text if name in procedure.own_settings else f"{text} {CLUSTER_HELP}"
@@ -38,11 +40,19 @@ def command_of(procedure: Procedure) -> Callable[..., None]:
         },
         required=False,
     )
-    def command(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
-        run, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, yes=yes)
-        document, state = _ProcedureRun(terminal, procedure, run, conf, yes=yes).execute()
+
+    def run(terminal: Terminal, conf: JsonObject, resume: str | None, *, yes: bool) -> None:
+        begun, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, yes=yes)
+        document, state = _ProcedureRun(terminal, procedure, begun, conf, yes=yes).execute()
         terminal.finish(document, state)
 
+    def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
+        run(terminal, conf, resume, yes=yes)
+
+    def reading(terminal: Terminal, conf: JsonObject, resume: Resume = None) -> None:
+        run(terminal, conf, resume, yes=True)
+
+    command = options(reading if procedure.changes is None else changing)
     command.__doc__ = f"{procedure.summary} After Ctrl-C --resume continues."
     return command
 
@@ -91,23 +101,32 @@ class _ProcedureRun:
         approved = approval and approval["answer"] == APPROVED
         if self._procedure.check and not approved and not self._approve():
             return
-        for step in self._procedure.work:
-            if not runner.has_run(self._run, step.name):
-                self._do(step)
+        work = self._procedure.work
+        if not isinstance(work, Batches):
+            self._do_all(work, {})
+            return
+        with usage_errors():
+            parts = self._step(self._current, lambda session: runner.read_batches(work, session))
+        for part in parts:
+            self._do_all(work.steps, part)
 
-    def _do(self, step: Step) -> None:
-        self._current = step.name
-        if step.asks and not self._yes:
-            self._ask(step)
-        self._changed |= not step.reads
-        said = self._step(step.name, lambda session: runner.run_step(step, session))
-        if step.reads and isinstance(said, str):
-            (self._terminal.say if self._yes else self._terminal.show)(said)
+    def _do_all(self, steps: Sequence[Step], batch: JsonObject) -> None:
+        for step in steps:
+            session = Session(self._conf, self._run, {}, batch=batch)
+            if runner.has_run(session, step.name):
+                continue
+            self._current = step.name
+            if step.asks and not self._yes:
+                self._ask(step, session)
+            self._changed |= self._procedure.may_change(self._conf) and not step.reads
+            said = self._step(step.name, partial(runner.run_step, step), batch)
+            if step.reads and isinstance(said, str):
+                (self._terminal.say if self._yes else self._terminal.show)(said)
 
-    def _ask(self, step: Step) -> None:
+    def _ask(self, step: Step, session: Session) -> None:
         """Ask before a step; what a person allows then is allowed in this process only."""
         assert step.asks is not None
-        if (question := step.asks(Session(self._conf, self._run, {}))) is None:
+        if (question := step.asks(session)) is None:
             return
         require_approval(self._terminal, self._run, step.name, question.text, yes=False)
         if allowed := grant(self._terminal, self._run, question.permissions):
@@ -119,7 +138,7 @@ class _ProcedureRun:
         findings = runner.read_findings(self._run)
         shown = [planned["headline"], *(finding.text() for finding in findings), runner.read_changes(self._run)]
         self._terminal.show("\n".join(filter(None, shown)))
-        if not self._procedure.changes(self._conf):
+        if not self._procedure.may_change(self._conf):
             return False
         if planned["blockers"]:
             raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
@@ -127,25 +146,27 @@ class _ProcedureRun:
         require_approval(self._terminal, self._run, f"plan {planned['id']}", question, yes=self._yes, subject="plan")
         return True
 
-    def _step(self, name: str, work: Callable[[Session], Awaitable[Result]]) -> Result:
-        async def step() -> Result:
+    def _step(self, name: str, work: Callable[[Session], Awaitable[Result]], batch: JsonObject | None = None) -> Result:
+        async def step(say: Callable[[str], None]) -> Result:
             connections = {
-                setting: await self._reached(setting, names)
-                for setting, names in self._procedure.connections(self._conf).items()
+                setting: await self._reached(setting, sides)
+                for setting, sides in _named(self._procedure, self._conf).items()
             }
-            async with runner.open_session(self._conf, self._run, connections) as session:
+            opened = runner.open_session(self._conf, self._run, connections, batch=batch or {}, say=say)
+            async with opened as session:
                 return await work(session)
 
-        return run_step(self._terminal, name, step())
+        return run_step(self._terminal, name, step)
 
-    async def _reached(self, setting: str, names: Sequence[str]) -> Sequence[ClusterConnection]:
+    async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
         """Of a list the clusters that do not answer too: its procedure decides what that means."""
-        sides = _named(names)
         return await reach_all(sides) if isinstance(self._conf[setting], list) else [(await reach(sides[0])).connection]
 
 
-def _named(names: Sequence[str]) -> list[ClusterConnection]:
-    return [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(names)]
+def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
+    """Setting → its connections; in the environment the first of all has the credentials of the source."""
+    sides, named = chain([Side.SOURCE], repeat(Side.TARGET)), procedure.connections(conf).items()
+    return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named}
 
 
 def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
@@ -153,9 +174,8 @@ def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject, *, yes: b
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     with usage_errors():
         procedure.validate(conf)
-    for names in procedure.connections(conf).values():
-        _named(names)
-    if procedure.changes(conf):
+    _named(procedure, conf)
+    if procedure.may_change(conf):
         require_consent("clusters", yes=yes)
     run = Run.open(new_run_id(procedure.word))
     begin_run(terminal, run, procedure.name, conf)

@@ -129,7 +129,7 @@ class ReplicationRun:
             async with open_clusters(*self._groups) as clusters:
                 return await work(clusters)
 
-        return run_step(self.terminal, name, step())
+        return run_step(self.terminal, name, lambda _: step())
 
 
 async def _reached(side: ClusterConnection, *, may_be_gone: bool = False) -> ClusterConnection:

@@ -32,6 +32,8 @@ class Session:
     :param clusters: an open client for each setting that names one cluster.
     :param connections: setting → the clusters that it names.
     :param spark: None where the step has no job, and on the terminal.
+    :param batch: the one of its steps, where the procedure has `Batches`.
+    :param say: shows a line of progress.
     """
 
     conf: JsonObject
@@ -39,6 +41,12 @@ class Session:
     clusters: Mapping[str, AdminClient]
     connections: Mapping[str, tuple[ClusterConnection, ...]] = field(default_factory=dict)
     spark: SparkJob | None = None
+    batch: JsonObject = field(default_factory=dict)
+    say: Callable[[str], None] = field(default=lambda line: None)  # noqa: ARG005
+
+    def stored_at(self, name: str) -> str:
+        """The name of a document of a step among those of the run: of a batch in its folder."""
+        return f"{self.batch['folder']}/{name}" if self.batch else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,25 @@ class Skipped:
     """
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """What a step returns whose result is not the one that the run is for: it is done, and Airflow's task fails."""
+
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A Spark job.
+
+    :param file: in `spark_jobs/`.
+    :param clusters: the settings of the two clusters that it reads, whose credentials are in its environment.
+    """
+
+    file: str
+    clusters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +123,30 @@ class Step:
     :param work: returns what it did, as text. A second call must do what is left. Its docstring is the task's.
     :param reads: it changes nothing; the terminal shows its text when it ends, and a run that ends here has changed
         nothing.
-    :param spark: the application in `spark_jobs/` that it may submit.
+    :param spark: the job that it may submit.
+    :param beside: it does not need the step before it: Airflow runs both at once.
     :param asks: None where there is nothing to decide.
     """
 
     name: str
-    work: Callable[[Session], Awaitable[str | Skipped]]
+    work: Callable[[Session], Awaitable[str | Skipped | Unmet]]
     reads: bool = False
-    spark: str = ""
+    spark: Application | None = None
+    beside: bool = False
     asks: Callable[[Session], Question | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Steps for each part of what a run is about: mapped tasks in Airflow, one part after the other on the terminal.
+
+    :param name: of the group of tasks.
+    :param of: the parts, in the first task; each with the `folder` of its documents in the run.
+    """
+
+    name: str
+    of: Callable[[Session], Awaitable[list[JsonObject]]]
+    steps: tuple[Step, ...]
 
 
 class Ended(StrEnum):
@@ -113,6 +155,7 @@ class Ended(StrEnum):
     DONE = "done"
     DIFFERENT = "different"
     PARTLY = "partly"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +189,11 @@ class Procedure:
     :param clusters: setting that names a cluster's connection, or a list of them in `own_settings` → what it is.
     :param own_settings: its other settings; those of the approval and of a dry run are added where it has a check.
     :param validate: refuses settings by `InvalidRequest` before any call.
+    :param work: its steps, or one `Batches` of them.
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
     :param opening: id of the first task, which validates and checks.
-    :param changes: whether a run with these settings may change something.
+    :param changes: whether a run with these settings may change something; None: no run does.
     :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
         argument. By default a report of what the steps said.
     """
@@ -158,12 +202,12 @@ class Procedure:
     summary: str
     clusters: Mapping[str, str]
     own_settings: Settings
-    work: tuple[Step, ...]
+    work: tuple[Step, ...] | Batches
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     opening: str = CHECK
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
-    changes: Callable[[JsonObject], bool] = field(default=lambda conf: not conf.get("dry_run"))
+    changes: Callable[[JsonObject], bool] | None = field(default=lambda conf: not conf.get("dry_run"))
     end: Callable[[Run, JsonObject, Mapping[str, str]], Ending] | None = None
 
     @property
@@ -180,14 +224,23 @@ class Procedure:
         return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run}
 
     @property
+    def each(self) -> tuple[Step, ...]:
+        """Its steps, of every batch."""
+        return self.work.steps if isinstance(self.work, Batches) else self.work
+
+    @property
     def word(self) -> str:
         """Its command on the terminal."""
         return self.command or self.name.replace("_", "-")
 
+    def may_change(self, conf: JsonObject) -> bool:
+        """Whether a run with these settings may change something."""
+        return self.changes is not None and self.changes(conf)
+
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
         approval = (APPROVE,) if self.check else ()
-        return (self.opening, *approval, *(step.name for step in self.work), REPORT)
+        return (self.opening, *approval, *(step.name for step in self.each), REPORT)
 
     def connections(self, conf: JsonObject) -> dict[str, list[str]]:
         """Setting → the names of connections that it has in a run."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pulsar_fleet.procedures.procedure import Ended, Ending, Permission, Procedure, Question, Session, Skipped, Step
+from pulsar_fleet.procedures.procedure import (
+    Application,
+    Ended,
+    Ending,
+    Permission,
+    Procedure,
+    Question,
+    Session,
+    Skipped,
+    Step,
+)
 from pulsar_fleet.settings.reconciliation import RECONCILE
 
 if TYPE_CHECKING:
@@ -186,7 +196,7 @@ RECONCILIATION = Procedure(
     validate=validate,
     changes=lambda conf: conf["mode"] == "repair",
     work=(
-        Step("find_drift", find_drift, reads=True, spark="compare_snapshots.py"),
+        Step("find_drift", find_drift, reads=True, spark=Application("compare_snapshots.py")),
         Step("repair", repair, asks=ask_before_repair),
     ),
     end=end,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -11,12 +12,13 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, blockers
-from pulsar_fleet.procedures.procedure import Ending, Procedure, Session, Skipped, SparkJob, Step
+from pulsar_fleet.procedures.procedure import Batches, Ending, Procedure, Session, Skipped, Step, Unmet
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
 _PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md", "steps/{}.json"
+_BATCHES = "batches.json"
 
 
 @asynccontextmanager
@@ -24,16 +26,19 @@ async def open_session(
     conf: JsonObject,
     run: Run,
     connections: Mapping[str, Sequence[ClusterConnection]],
-    spark: SparkJob | None = None,
+    **of_step: Any,
 ) -> AsyncIterator[Session]:
-    """A client for each setting that names one cluster, closed at the end."""
+    """A client for each setting that names one cluster, closed at the end.
+
+    :param of_step: `spark`, `batch` and `say` of the session.
+    """
     async with AsyncExitStack() as stack:
         clusters = {
             name: await stack.enter_async_context(AdminClient(named[0]))
             for name, named in connections.items()
             if not isinstance(conf[name], list)
         }
-        yield Session(conf, run, clusters, {name: tuple(named) for name, named in connections.items()}, spark)
+        yield Session(conf, run, clusters, {name: tuple(named) for name, named in connections.items()}, **of_step)
 
 
 async def check(procedure: Procedure, session: Session) -> JsonObject:
@@ -67,17 +72,30 @@ def read_changes(run: Run) -> str:
     return run.artefacts.read(reference).decode() if reference else ""
 
 
-async def run_step(step: Step, session: Session) -> str | Skipped:
+async def read_batches(batches: Batches, session: Session) -> list[JsonObject]:
+    """Read and store the parts of what the run is about."""
+    parts = await batches.of(session)
+    session.run.artefacts.write_json(session.run.id, _BATCHES, parts)
+    return parts
+
+
+def stored_batches(run: Run) -> list[JsonObject]:
+    """The parts that were read; empty before."""
+    return list(run.stored(_BATCHES) or ())
+
+
+async def run_step(step: Step, session: Session) -> str | Skipped | Unmet:
     """Run a step, also one that has run before, and store what it says; of a skipped one nothing is stored."""
     said = await step.work(session)
     if not isinstance(said, Skipped):
-        session.run.artefacts.write_json(session.run.id, _RESULT.format(step.name), said)
+        text = said.said if isinstance(said, Unmet) else said
+        session.run.artefacts.write_json(session.run.id, session.stored_at(_RESULT.format(step.name)), text)
     return said
 
 
-def has_run(run: Run, name: str) -> bool:
+def has_run(session: Session, name: str) -> bool:
     """Whether a step has ended, whatever it said."""
-    return _said(run, name) is not None
+    return session.run.stored(session.stored_at(_RESULT.format(name))) is not None
 
 
 def _said(run: Run, name: str) -> str | None:
@@ -104,10 +122,10 @@ def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report
     planned = run.stored(_PLANNED)
     if not isinstance(planned, dict):
         return unplanned_report(failed)
-    said = {step.name: text for step in procedure.work if (text := _said(run, step.name)) is not None}
+    said = {step.name: text for step in procedure.each if (text := _said(run, step.name)) is not None}
     lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
-    last = procedure.work[-1].name if procedure.work and len(said) == len(procedure.work) else ""
+    last = procedure.each[-1].name if procedure.each and len(said) == len(procedure.each) else ""
     return planned_report(
         said.get(last) or planned["headline"],
         [rows] if said else [],

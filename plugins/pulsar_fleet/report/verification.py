@@ -71,6 +71,13 @@ def _document(run: Run, batch: JsonObject, name: str) -> Reference | None:
     return run.artefacts.find(run.id, f"{batch['folder']}/{name}")
 
 
+def joined(run: Run, batches: Sequence[JsonObject]) -> tuple[Verification | None, SubscriptionVerification | None]:
+    """What was compared in all batches, of messages and of subscriptions; None where nothing was."""
+    compared = any(_document(run, batch, VERDICT) for batch in batches)
+    subscriptions = _read_subscriptions(run, batches)
+    return _joined(run, batches) if compared else None, subscriptions[1] if subscriptions else None
+
+
 def _joined(run: Run, batches: Sequence[JsonObject]) -> Verification:
     """All batches as one verification; the namespaces of a failed batch have no topics and are inconclusive."""
     parts: list[Verification] = []

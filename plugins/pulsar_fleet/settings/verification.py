@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import connection, namespaces, read_limit
 
 SETTINGS = {
     "source": connection("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
     "target": connection("pulsar_green", "Target", "Connection of the cluster that holds the copy."),
-    "namespaces": namespaces("What to compare, tenant/namespace."),
+    "namespaces": replace(namespaces("What to compare, tenant/namespace."), option="namespace"),
     "mapping": setting(
         "auto",
         type="string",

@@ -10,7 +10,6 @@ import typer
 
 from pulsar_fleet.cli import all_commands
 from pulsar_fleet.cli.commands.failover import _state
-from pulsar_fleet.cli.commands.verification import _STATES
 from pulsar_fleet.cli.terminal import MEANINGS, ExitState, Terminal, UsageError
 from pulsar_fleet.cluster.errors import (
     Conflict,
@@ -21,6 +20,7 @@ from pulsar_fleet.cluster.errors import (
     PreconditionFailed,
     Unavailable,
 )
+from pulsar_fleet.procedures.verification import ENDED
 from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast
 from pulsar_fleet.verification.messages.verdict import Verdict
 
@@ -71,7 +71,7 @@ def test_an_error_ends_with_its_state(
 
 
 def test_a_verdict_ends_with_its_state() -> None:
-    assert {verdict.value: state.value for verdict, state in _STATES.items()} == {
+    assert {verdict: ExitState[ended.name].value for verdict, ended in ENDED.items()} == {
         Verdict.EQUAL: 0,
         Verdict.DIFFERENT: 3,
         Verdict.INCONCLUSIVE: 6,

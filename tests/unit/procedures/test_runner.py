@@ -39,9 +39,9 @@ def test_a_procedure_without_steps_reports_its_check(session: Session) -> None:
 def test_a_step_that_says_nothing_is_done(session: Session) -> None:
     quiet = procedure(saying(""))
     asyncio.run(runner.check(quiet, session))
-    assert not runner.has_run(session.run, "unload")
+    assert not runner.has_run(session, "unload")
     asyncio.run(runner.run_step(quiet.work[0], session))
-    assert runner.has_run(session.run, "unload")
+    assert runner.has_run(session, "unload")
     report = runner.end(quiet, session.run, {}, {}).report
     assert report.headline == "1 namespace is read."
     assert "| unload | done |" in report.markdown()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Context
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -88,45 +88,6 @@ class VerifyMessagesOperator(FleetJobOperator):
         return job_environment(cluster_connection(self.source), cluster_connection(self.target))
 
 
-class VerifySubscriptionsOperator(VerifyMessagesOperator):
-    """Compare subscriptions: in this task where that is faster than starting Spark, else by the job.
-
-    :param request: URI of the request, from `pulsar_fleet.verification.steps.store_request` (templated).
-    :param result: URI of the result (templated).
-    """
-
-    template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "request", "result")
-
-    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.request = request
-        self.result = result
-
-    def execute(self, context: Context) -> None:
-        """Compare in the task, or submit and wait; skipped unless the run compares subscriptions.
-
-        A difference is a result and does not fail the task.
-        """
-        from upath import UPath
-
-        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-        from pulsar_fleet.report.progress import progress_lines
-        from pulsar_fleet.verification.request import VerifyRequest
-        from pulsar_fleet.verification.subscriptions.report import subscription_text
-        from pulsar_fleet.verification.subscriptions.steps import compare_in_process, fits_in_process
-
-        if not context["params"]["subscriptions"]:
-            raise AirflowSkipException("The setting 'subscriptions' of this run is off.")
-        if not fits_in_process(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
-            self.application_args = ["--request", self.request, "--result", self.result]
-            super().execute(context)
-            return
-        source, target = cluster_connection(self.source), cluster_connection(self.target)
-        progress = progress_lines("topics with their subscriptions compared", self.log.info)
-        compared = asyncio.run(compare_in_process(source, target, self.request, self.result, progress))
-        self.log.info("verdict %s\n%s", compared.verdict, subscription_text(compared))
-
-
 _PROOFS = {
     "verify_copy": "Compare the copied messages, and store the proof that the cut-over requires.",
     "verify_messages": "Compare the old cluster's messages with their copy on the new cluster; fail unless they are "
@@ -186,21 +147,43 @@ class CompareSnapshotsOperator(FleetJobOperator):
 
 
 class SparkStepOperator(FleetJobOperator):
-    """A step of a procedure that may submit a Spark job for documents which it has stored; no cluster is called by it.
+    """A step of a procedure that may submit a Spark job for documents which it has stored.
 
-    :param work: does the step; it gets a function that submits the job for the URIs of a request and a result, and
-        waits for it.
+    :param work: does the step for a batch; its second argument submits the job for the URIs of a request and a result,
+        and waits for it.
+    :param batch: None where the procedure has none (templated).
+    :param clusters: the settings of the two clusters that the job reads; without them it reads none.
     """
 
-    def __init__(self, *, work: Callable[[SparkJob], str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "batch")
+
+    def __init__(
+        self,
+        *,
+        work: Callable[[JsonObject | None, SparkJob], str],
+        batch: Any = None,
+        clusters: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(driver_memory="1g", **kwargs)
         self._work = work
+        self._connections: list[str] = []
+        self.batch = batch
+        self.clusters = clusters
+
+    def environment(self) -> dict[str, str]:
+        """The credentials of both clusters, where the job reads them."""
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.verification.job import job_environment
+
+        return job_environment(*map(cluster_connection, self._connections)) if self.clusters else super().environment()
 
     def execute(self, context: Context) -> Any:
         """Do the step."""
+        self._connections = [context["params"][setting] for setting in self.clusters]
 
         def submit(request: str, result: str) -> None:
             self.application_args = ["--request", request, "--result", result]
             FleetJobOperator.execute(self, context)
 
-        return self._work(submit)
+        return self._work(self.batch, submit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context
@@ -9,7 +10,6 @@ from airflow.sdk import get_current_context
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.tasks.read_only import with_cluster
-from pulsar_fleet.airflow.tasks.verification import conclude_messages
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -38,12 +38,15 @@ def freeze_bounds(params: dict[str, Any]) -> JsonObject:
 @task
 def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
     """Record the verdict; fail unless it is equal, and list the first different messages."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict
+    from pulsar_fleet.verification.steps import conclude_job
 
     run = current_run(get_current_context())
-    compared = conclude_messages(run, params["cluster"], params["cluster"], frozen)
+    cluster = cluster_connection(params["cluster"])
+    compared = asyncio.run(conclude_job(run, cluster, cluster, frozen))
     if compared.verdict is not Verdict.EQUAL:
         raise PreconditionFailed("\n".join(["Not verified as equal.", verification_text(compared)]))
     return {"verdict": compared.verdict.value, "messages": compared.messages}

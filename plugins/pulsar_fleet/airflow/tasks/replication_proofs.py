@@ -13,7 +13,6 @@ from pulsar_fleet.airflow.assets import VERIFIED, emit_verified
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.tasks.replication import with_clusters
-from pulsar_fleet.airflow.tasks.verification import conclude_messages
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -129,12 +128,15 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
 @task(outlets=[VERIFIED])
 def read_verdict(batch: JsonObject, frozen: JsonObject) -> JsonObject:
     """Record the verdict; fail unless it is equal, and list the first different messages."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict
+    from pulsar_fleet.verification.steps import conclude_job
 
     run = _run_of(batch)
-    compared = conclude_messages(run, batch["source"], batch["target"], frozen)
+    source, target = cluster_connection(batch["source"]), cluster_connection(batch["target"])
+    compared = asyncio.run(conclude_job(run, source, target, frozen))
     equal = compared.verdict is Verdict.EQUAL
     run.ledger.finish_run(run.id, "succeeded" if equal else "failed")
     if not equal:

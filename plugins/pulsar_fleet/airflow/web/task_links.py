@@ -45,7 +45,6 @@ def _operators() -> list[type[BaseOperator]]:
         spark.MigrationProofOperator,
         spark.SparkStepOperator,
         spark.VerifyMessagesOperator,
-        spark.VerifySubscriptionsOperator,
     ]
 
 

@@ -100,4 +100,4 @@ class _Session:
             async with AdminClient(self._connection) as admin:
                 return await work(admin)
 
-        return run_step(self._terminal, name, step())
+        return run_step(self._terminal, name, lambda _: step())
