@@ -43,7 +43,7 @@ def run_step(
     began = time.monotonic()
     with terminal.status(name) as say:
         result = run_interruptibly(work(say))
-    terminal.note(f"{name:<16}{time.monotonic() - began:7.1f} s")
+    terminal.note(f"{name:<22}{time.monotonic() - began:7.1f} s")
     return result
 
 

@@ -29,8 +29,11 @@ from pulsar_fleet.procedures.procedure import Batches, Procedure, Session, Step
 Result = TypeVar("Result")
 
 
-def command_of(procedure: Procedure) -> Callable[..., None]:
-    """The command, for an entry point of the group `pulsar_fleet.commands`."""
+def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[..., None]:
+    """The command, for an entry point of the group `pulsar_fleet.commands`.
+
+    :param program: before its name; empty where it is a program of its own.
+    """
 
     options = with_settings(
         procedure.settings,
@@ -42,8 +45,9 @@ def command_of(procedure: Procedure) -> Callable[..., None]:
     )
 
     def run(terminal: Terminal, conf: JsonObject, resume: str | None, *, yes: bool) -> None:
-        begun, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, yes=yes)
-        document, state = _ProcedureRun(terminal, procedure, begun, conf, yes=yes).execute()
+        word = procedure.word if program else ""
+        begun, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, word, yes=yes)
+        document, state = _ProcedureRun(terminal, procedure, begun, conf, word, yes=yes).execute()
         terminal.finish(document, state)
 
     def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
@@ -59,17 +63,20 @@ def command_of(procedure: Procedure) -> Callable[..., None]:
 
 def main(procedure: Procedure) -> None:
     """Run the command of a module: `python -m MODULE CLUSTER …`."""
-    typer.run(command_of(procedure))
+    typer.run(command_of(procedure, program=""))
 
 
 class _ProcedureRun:
     """One run; a resumed one whose plan was approved does what is left."""
 
-    def __init__(self, terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject, *, yes: bool) -> None:
+    def __init__(
+        self, terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject, word: str, *, yes: bool
+    ) -> None:
         self._terminal = terminal
         self._procedure = procedure
         self._run = run
         self._conf = conf
+        self._word = word
         self._yes = yes
         self._current = procedure.opening
         self._changed = False
@@ -92,8 +99,11 @@ class _ProcedureRun:
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
             return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
-        command = command_line(self._procedure.word, "--resume", self._run.id)
-        self._terminal.note(f"Continue with: {command}", command)
+        if self._word:
+            command = command_line(self._word, "--resume", self._run.id)
+            self._terminal.note(f"Continue with: {command}", command)
+        else:
+            self._terminal.note(f"Continue with the same command and --resume {self._run.id}.")
         return {"run": self._run.id, "failed": list(failed), **ending.document}, ExitState.PARTLY
 
     def _execute(self) -> None:
@@ -169,7 +179,9 @@ def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConn
     return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named}
 
 
-def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
+def _begun(
+    terminal: Terminal, procedure: Procedure, conf: JsonObject, word: str, *, yes: bool
+) -> tuple[Run, JsonObject]:
     if missing := [name for name in procedure.clusters if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     with usage_errors():
@@ -178,7 +190,7 @@ def _begun(terminal: Terminal, procedure: Procedure, conf: JsonObject, *, yes: b
     if procedure.may_change(conf):
         require_consent("clusters", yes=yes)
     run = Run.open(new_run_id(procedure.word))
-    begin_run(terminal, run, procedure.name, conf)
+    begin_run(terminal, run, procedure.name, conf, command=word)
     return run, conf
 
 

@@ -122,6 +122,7 @@ async def compare_messages(session: Session) -> str:
         session.clusters["source"],
         session.clusters["target"],
         VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes()),
+        result_uri=frozen["result"],
         progress=progress_lines("entries", session.say),
     )
     result.write_bytes(compared.to_bytes())

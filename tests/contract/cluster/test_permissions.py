@@ -395,7 +395,7 @@ def test_the_command_line_ends_with_a_status_that_is_not_0(
     bad = {"conn_type": "pulsar", "host": secure["west"].admin_url, "password": "bad"}
     monkeypatch.setenv("AIRFLOW_CONN_BAD", json.dumps(bad))
     cases = [
-        (["east", "west", "--namespace", "verified/none"], 6, "there is no such namespace on east"),
+        (["east", "west", "--namespace", "verified/none"], 1, "'verified/none' does not exist on east"),
         (["east", "bad", "--namespace", "verified/orders"], 1, "does not accept our credentials"),
         (["east", "http://127.0.0.1:9", "--namespace", "verified/orders"], 1, "127.0.0.1:9"),
     ]

@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
+import typer
 
+from pulsar_fleet.cli import settings
+from pulsar_fleet.cli import terminal as terminals
+from pulsar_fleet.cli.procedure import command_of
+from pulsar_fleet.cli.terminal import Terminal
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import Checked, Procedure, Session, Step
+from pulsar_fleet.procedures.procedure import (
+    Batches,
+    Checked,
+    Ended,
+    Ending,
+    Permission,
+    Procedure,
+    Question,
+    Session,
+    Skipped,
+    Step,
+    Unmet,
+)
+from pulsar_fleet.report.failure import failed_report
+from pulsar_fleet.settings.shared import allow_changes
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The notes of commands, on one terminal that is closed at the end."""
+    terminal, notes = Terminal(as_json=False), list[str]()
+    monkeypatch.setattr(terminal, "note", lambda text, *_, **__: notes.append(text))
+    monkeypatch.setattr(settings, "Terminal", lambda as_json: terminal)
+    yield notes
+    terminal._stdout.close()
 
 
 @pytest.fixture
@@ -23,9 +56,9 @@ def procedure(*steps: Step) -> Procedure:
     return Procedure(name="unload_namespaces", summary="", clusters={}, own_settings={}, check=check, work=tuple(steps))
 
 
-def saying(said: str) -> Step:
+def saying(text: str) -> Step:
     async def work(_: Session) -> str:
-        return said
+        return text
 
     return Step("unload", work)
 
@@ -45,3 +78,76 @@ def test_a_step_that_says_nothing_is_done(session: Session) -> None:
     report = runner.end(quiet, session.run, {}, {}).report
     assert report.headline == "1 namespace is read."
     assert "| unload | done |" in report.markdown()
+
+
+def batched(done: list[str], failing: set[str]) -> Procedure:
+    """Two batches of two steps each; a step that is named in `failing` fails."""
+
+    async def parts(_: Session) -> list[dict[str, str]]:
+        return [{"folder": "parts/1"}, {"folder": "parts/2"}]
+
+    def step(name: str, *, beside: bool = False) -> Step:
+        async def work(session: Session) -> str | Skipped | Unmet:
+            where = f"{session.batch['folder']}/{name}"
+            if where in failing:
+                raise Unavailable(f"{where} has no answer.")
+            done.append(where)
+            return Unmet("they differ") if where == "parts/1/compare" else "" if name == "freeze" else Skipped("off")
+
+        return Step(name, work, beside=beside)
+
+    def end(run: Run, _: object, failed: Mapping[str, str]) -> Ending:
+        report = failed_report(failed, "It stopped.")
+        return Ending(report=report, text="", document={"failed": list(failed)}, ended=Ended.DIFFERENT)
+
+    return Procedure(
+        name="compare_parts",
+        summary="",
+        clusters={},
+        own_settings={},
+        changes=None,
+        work=Batches("each", parts, (step("freeze"), step("compare", beside=True))),
+        end=end,
+    )
+
+
+def test_a_run_goes_on_in_the_batch_in_which_it_stopped(records: object, said: list[str]) -> None:
+    done: list[str] = []
+    failing = {"parts/2/freeze"}
+    command = command_of(batched(done, failing))
+    with pytest.raises(typer.Exit) as stopped:
+        command(as_json=False, resume=None)
+    assert (stopped.value.exit_code, done) == (1, ["parts/1/freeze", "parts/1/compare"])
+    (run_id,) = re.findall(r"--resume (cli/compare-parts-\S+)", said[0])
+    failing.clear()
+    with pytest.raises(typer.Exit) as ended:
+        command(as_json=False, resume=run_id)
+    assert (ended.value.exit_code, done[2:]) == (3, ["parts/2/freeze", "parts/2/compare"])
+    with pytest.raises(typer.Exit) as again:
+        command(as_json=False, resume=run_id)
+    assert (again.value.exit_code, len(done)) == (4, 4)
+
+
+def test_a_person_is_asked_before_a_step_and_for_each_permission(
+    records: object, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    done: list[str] = []
+
+    async def write(session: Session) -> str:
+        done.extend(session.conf["allow_changes"])
+        return "written"
+
+    asked = Question("Write these changes?", (Permission("one", "one is deleted", "Delete 1?"),))
+    asking = replace(
+        batched([], set()),
+        own_settings={"allow_changes": allow_changes()},
+        work=(Step("write", write, asks=lambda _: asked),),
+        changes=lambda _: True,
+    )
+    monkeypatch.setattr(terminals, "is_interactive", lambda: True)
+    for answers, state, wrote in (([False], 4, []), ([True, False], 3, []), ([True, True], 3, ["one"])):
+        left = [*answers]
+        monkeypatch.setattr(Terminal, "confirm", lambda *_, left=left: left.pop(0))
+        with pytest.raises(typer.Exit) as ended:
+            command_of(asking)(as_json=False, resume=None, yes=False, allow_changes=None)
+        assert (ended.value.exit_code, done, left) == (state, wrote, [])
