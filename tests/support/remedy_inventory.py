@@ -292,7 +292,7 @@ INVENTORY: tuple[Group, ...] = (
         "contract/pairs/test_pairs.py::test_a_list_that_stops_a_failback_is_set_by_the_printed_call",
         _NOT_BEFORE_FAILBACK,
         {
-            "replicated-from-blue": ("when no topic there shows a replicationBacklog",),
+            "replicated-from-blue": (),
         },
     ),
     Group(

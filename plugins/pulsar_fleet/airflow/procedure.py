@@ -152,7 +152,8 @@ def _step(
         log.info("%s", said)
         if step.name in emits:
             emits[step.name][1](current_run(context), batch or {})
-        return said
+        # An XCom is a row of Airflow's database; the whole text is in the log and in the run's documents.
+        return said.partition("\n")[0]
 
     settings: dict[str, Any] = {
         "task_id": step.name,

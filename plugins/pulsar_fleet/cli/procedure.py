@@ -46,7 +46,10 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
 
     def run(terminal: Terminal, conf: JsonObject, resume: str | None, *, yes: bool) -> None:
         word = procedure.word if program else ""
-        begun, conf = _resumed(procedure, resume, conf) if resume else _begun(terminal, procedure, conf, word, yes=yes)
+        if resume:
+            begun, conf = _resumed(procedure, resume, conf, yes=yes)
+        else:
+            begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
         document, state = _ProcedureRun(terminal, procedure, begun, conf, word, yes=yes).execute()
         terminal.finish(document, state)
 
@@ -79,7 +82,6 @@ class _ProcedureRun:
         self._word = word
         self._yes = yes
         self._current = procedure.opening
-        self._changed = False
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
@@ -94,17 +96,20 @@ class _ProcedureRun:
         failed = {self._current: str(problem) or "interrupted"} if problem else {}
         ending = runner.end(self._procedure, self._run, self._conf, failed)
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
-        if problem and not self._changed:
+        changed = runner.may_have_changed(self._run)
+        if isinstance(problem, FleetError) and not changed:
             raise problem
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
             return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
+        self._terminal.note(str(problem) or "Interrupted.", style="red")
         if self._word:
             command = command_line(self._word, "--resume", self._run.id)
             self._terminal.note(f"Continue with: {command}", command)
         else:
             self._terminal.note(f"Continue with the same command and --resume {self._run.id}.")
-        return {"run": self._run.id, "failed": list(failed), **ending.document}, ExitState.PARTLY
+        document: JsonObject = {"run": self._run.id, "failed": list(failed), **ending.document}
+        return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
     def _execute(self) -> None:
         approval = read_approval(self._run)
@@ -123,14 +128,15 @@ class _ProcedureRun:
     def _do_all(self, steps: Sequence[Step], batch: JsonObject) -> None:
         for step in steps:
             session = Session(self._conf, self._run, {}, batch=batch)
-            if runner.has_run(session, step.name):
-                continue
-            self._current = step.name
-            if step.asks and not self._yes:
-                self._ask(step, session)
-            self._changed |= self._procedure.may_change(self._conf) and not step.reads
-            said = self._step(step.name, partial(runner.run_step, step), batch)
-            if step.reads and isinstance(said, str):
+            said: object = runner.said_by(session, step.name)
+            if said is None and (step.reads or self._procedure.may_change(self._conf)):
+                self._current = step.name
+                if step.asks and not self._yes:
+                    self._ask(step, session)
+                if not step.reads:
+                    runner.note_change(self._run)
+                said = self._step(step.name, partial(runner.run_step, step), batch)
+            if step.shows and isinstance(said, str):
                 (self._terminal.say if self._yes else self._terminal.show)(said)
 
     def _ask(self, step: Step, session: Session) -> None:
@@ -138,7 +144,8 @@ class _ProcedureRun:
         assert step.asks is not None
         if (question := step.asks(session)) is None:
             return
-        require_approval(self._terminal, self._run, step.name, question.text, yes=False)
+        changed = runner.may_have_changed(self._run)
+        require_approval(self._terminal, self._run, step.name, question.text, yes=False, changed=changed)
         if allowed := grant(self._terminal, self._run, question.permissions):
             self._conf = {**self._conf, "allow_changes": [*self._conf["allow_changes"], *sorted(allowed)]}
 
@@ -190,13 +197,15 @@ def _begun(
     if procedure.may_change(conf):
         require_consent("clusters", yes=yes)
     run = Run.open(new_run_id(procedure.word))
-    begin_run(terminal, run, procedure.name, conf, command=word)
+    begin_run(terminal, run, procedure.recorded_as, conf, command=word)
     return run, conf
 
 
-def _resumed(procedure: Procedure, run_id: str, conf: JsonObject) -> tuple[Run, JsonObject]:
+def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
     if any(conf[name] for name in procedure.clusters):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
-    run, recorded = resumable_run(run_id, procedure.name)
+    run, recorded = resumable_run(run_id, procedure.recorded_as)
+    if procedure.may_change(recorded):
+        require_consent("clusters", yes=yes)
     run.ledger.resume_run(run_id)
     return run, recorded

@@ -89,13 +89,21 @@ def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, 
 
 
 def require_approval(
-    terminal: Terminal, run: Run, about: str, question: str | None, *, yes: bool, subject: str = ""
+    terminal: Terminal,
+    run: Run,
+    about: str,
+    question: str | None,
+    *,
+    yes: bool,
+    subject: str = "",
+    changed: bool = False,
 ) -> None:
     """Ask the operator, and store the answer with the run.
 
     :param question: None if there is nothing to decide: that counts as approved.
     :param yes: `--yes` was given: it is approved without a question.
     :param subject: what was rejected, for the error; `about` by default.
+    :param changed: an earlier attempt of the run may have changed something.
     :raises PreconditionFailed: it was rejected.
     """
     approved = yes or question is None or terminal.confirm(question)
@@ -103,7 +111,8 @@ def require_approval(
     at = datetime.now(UTC).isoformat(timespec="seconds")
     store_approval(run, about, APPROVED if approved else REJECTED, by=by, at=at)
     if not approved:
-        raise PreconditionFailed(f"The {subject or about} was not approved. Nothing has been changed.")
+        state = "What an earlier attempt has changed stays" if changed else "Nothing has been changed"
+        raise PreconditionFailed(f"The {subject or about} was not approved. {state}.")
 
 
 def approve_deletions(

@@ -258,16 +258,21 @@ async def redirects_at_once(blue: AdminClient, run: Run) -> bool:
     return all(map(REDIRECTS_WITHOUT_WAITING.holds, versions))
 
 
-async def unload_read(blue: AdminClient, partitions: Collection[TopicName]) -> None:
+async def unload_read(blue: AdminClient, partitions: Collection[TopicName], *, terminated: bool = False) -> None:
     """Unload the terminated partitions of which nothing is left to read.
 
     A loaded one accepts a subscription that does not exist any more, delivers everything that is stored to it, and
     redirects it then: an application that restarts would get all messages again, each time (observed, 4.0 to 5.0). An
     unloaded one is not loaded under the flag: its clients are redirected when they connect. Nothing can be read from it
     any more, so proofs come before. Calls: one for each topic, one for each partition; a second call changes nothing.
+
+    :param terminated: find out which of them are: one that is not would never be, since it is not loaded again.
     """
     statistics = await stats_of(blue, partitions)
     read = [topic for topic, stats in statistics.items() if isinstance(stats, TopicStats) and _is_read(stats)]
+    if terminated:
+        documents = await asyncio.gather(*map(blue.internal_info, read))
+        read = [topic for topic, info in zip(read, documents, strict=True) if "terminatedPosition" in info]
     await asyncio.gather(*(blue.put(f"/{topic.path}/unload") for topic in read))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.artefacts import Reference
@@ -165,7 +166,11 @@ class _WaveCutOver:
         await renew(self.sides, run, [name])
         if move.strategy.redirects and len(unterminated) == len(move.partitions):
             # As late as possible: their minute as inactive topics begins again.
-            await keep_unused(self.green, move.partitions)
+            try:
+                await keep_unused(self.green, move.partitions)
+            except NotFound:
+                await prepare_deleted(self.blue, self.green, run, [move])
+                await keep_unused(self.green, move.partitions)
         run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
         checkpoint = Checkpoint(run, name)
         if move.strategy.redirects:

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource
-from pulsar_fleet.planning.hazards.guards import with_way_back
+from pulsar_fleet.planning.hazards.guards import OtherDirection
 from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.planning.unread import Unread
@@ -63,7 +63,7 @@ def plan_changes(source: Snapshot, target: Snapshot, *, subscriptions: bool = Tr
     return Plan(
         source=source.cluster,
         target=target.cluster,
-        changes=tuple(with_way_back(change, source, target) for change in planner.ordered()),
+        changes=tuple(map(OtherDirection(source, target).with_risk, planner.ordered())),
         left_alone=(*aligned.left_alone, *planner.left_alone),
     )
 

@@ -121,8 +121,8 @@ class Step:
 
     :param name: of the task and of the line on the terminal.
     :param work: returns what it did, as text. A second call must do what is left. Its docstring is the task's.
-    :param reads: it changes nothing; the terminal shows its text when it ends, and a run that ends here has changed
-        nothing.
+    :param reads: it changes nothing.
+    :param shows: the terminal shows its text when it ends, and again when a later attempt goes on behind it.
     :param spark: the job that it may submit.
     :param beside: it does not need the step before it: Airflow runs both at once.
     :param asks: None where there is nothing to decide.
@@ -131,6 +131,7 @@ class Step:
     name: str
     work: Callable[[Session], Awaitable[str | Skipped | Unmet]]
     reads: bool = False
+    shows: bool = False
     spark: Application | None = None
     beside: bool = False
     asks: Callable[[Session], Question | None] | None = None
@@ -232,6 +233,11 @@ class Procedure:
     def word(self) -> str:
         """Its command on the terminal."""
         return self.command or self.name.replace("_", "-")
+
+    @property
+    def recorded_as(self) -> str:
+        """The procedure of a command's run in the ledger: those of its DAG have `name`."""
+        return self.command or self.name
 
     def may_change(self, conf: JsonObject) -> bool:
         """Whether a run with these settings may change something."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.procedures.procedure import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.ledger.rows import RecordedRun
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
     from pulsar_fleet.policy_sync.merge.view import Item
@@ -55,10 +57,11 @@ async def find_drift(session: Session) -> str:
     from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines
 
     conf, run = session.conf, session.run
+    # Of a step that is done again: what was found and written before is no result of this comparison.
+    for name in (FOUND, REPAIRED):
+        run.artefacts.write_json(run.id, name, None)
     drift = await steps.find_drift(session.connections["clusters"], Request.of(conf), run, _in_spark(session))
     run.artefacts.write_json(run.id, FOUND, drift.to_json())
-    # A step that is done again: what it wrote before is no result of this comparison.
-    run.artefacts.write_json(run.id, REPAIRED, None)
     lines = ("\n".join(part) for part in (conflict_lines(drift), deletion_lines(drift), drift.unmeasured))
     plans = steps.read_plans(drift, run)
     return "\n\n".join([drift.headline, *filter(None, lines), *map(plan_text, plans.values())])
@@ -119,6 +122,7 @@ async def repair(session: Session) -> str | Skipped:
     drift = _found(run)
     if not _writes(conf, drift):
         return Skipped("There is nothing to write.")
+    run.artefacts.write_json(run.id, REPAIRED, None)
     repaired = await steps.repair(session.connections["clusters"], drift, Request.of(conf), run)
     run.artefacts.write_json(run.id, REPAIRED, repaired.to_json())
     return "\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired.problems)])
@@ -128,16 +132,22 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """Differences and writes; the run fails if a cluster is unreachable, a write failed, or drift must fail it."""
     from pulsar_fleet.cluster.text import command_line
     from pulsar_fleet.policy_sync.reconcile import steps
-    from pulsar_fleet.report.failure import failed_report
+    from pulsar_fleet.report.document import Outcome
+    from pulsar_fleet.report.failure import failed_report, failure_line, failure_to_do
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
     if (drift := _found_or_none(run)) is None:
         report = failed_report(failed, "Nothing was compared, nothing has been changed.")
         return Ending(report=report, text="", document={})
     repaired = changed_by(run)
-    undo = {name: command_line("undo", f"{run.id}/{name}") for name in (repaired.changed if repaired else ())}
+    changed = repaired.changed if repaired else [below.run_id.rpartition("/")[2] for below in _written_below(run)]
+    undo = {name: command_line("undo", f"{run.id}/{name}") for name in changed}
+    report = reconciliation_report(drift, steps.read_plans(drift, run), repaired)
+    if failed:
+        to_do = failure_to_do(failed)
+        report = replace(report, outcome=Outcome.FAILED, headline=failure_line(failed), to_do=to_do)
     return Ending(
-        report=reconciliation_report(drift, steps.read_plans(drift, run), repaired),
+        report=report,
         text="\n".join(
             [run.stored("steps/repair.json") or "", *(f"Undo it on {name} with: {text}" for name, text in undo.items())]
         ),
@@ -149,6 +159,11 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         commands=(*(waiting.command for waiting in drift.deletions.values()), *undo.values()),
         metrics=metrics(drift, repaired),
     )
+
+
+def _written_below(run: Run) -> Sequence[RecordedRun]:
+    """The records of the writes on single clusters, also of a repair that did not end."""
+    return [below for below in run.ledger.runs_below(run.id) if below.run_id != run.id]
 
 
 def changed_by(run: Run) -> RepairSummary | None:
@@ -196,7 +211,7 @@ RECONCILIATION = Procedure(
     validate=validate,
     changes=lambda conf: conf["mode"] == "repair",
     work=(
-        Step("find_drift", find_drift, reads=True, spark=Application("compare_snapshots.py")),
+        Step("find_drift", find_drift, reads=True, shows=True, spark=Application("compare_snapshots.py")),
         Step("repair", repair, asks=ask_before_repair),
     ),
     end=end,

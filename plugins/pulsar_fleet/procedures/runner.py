@@ -18,7 +18,7 @@ from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
 _PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md", "steps/{}.json"
-_BATCHES = "batches.json"
+_BATCHES, _CHANGES = "batches.json", "changes-begun.json"
 
 
 @asynccontextmanager
@@ -93,9 +93,20 @@ async def run_step(step: Step, session: Session) -> str | Skipped | Unmet:
     return said
 
 
-def has_run(session: Session, name: str) -> bool:
-    """Whether a step has ended, whatever it said."""
-    return session.run.stored(session.stored_at(_RESULT.format(name))) is not None
+def said_by(session: Session, name: str) -> str | None:
+    """What a step said when it ended; None before."""
+    said = session.run.stored(session.stored_at(_RESULT.format(name)))
+    return None if said is None else str(said)
+
+
+def note_change(run: Run) -> None:
+    """Note that a step begins which changes something."""
+    run.artefacts.write_json(run.id, _CHANGES, True)
+
+
+def may_have_changed(run: Run) -> bool:
+    """Whether this attempt or an earlier one has begun a step that changes something."""
+    return bool(run.stored(_CHANGES))
 
 
 def _said(run: Run, name: str) -> str | None:

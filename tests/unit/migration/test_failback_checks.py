@@ -68,7 +68,7 @@ def test_a_finished_migration_can_go_back_when_the_removal_is_allowed() -> None:
         (replace(HOME, leftovers=(replace(TERMINATED, clients=("producer p-1",)),)), "clients-on-blue"),
         (replace(HOME, green={"migrated": True}), "both-flagged"),
         (replace(HOME, verdict="different"), "no-proof"),
-        (replace(HOME, replicates_to={"acme/orders": ("green",)}), "replicated-from-blue"),
+        (replace(HOME, replicates_to={"acme/orders": ("green",)}, only_green=("green",)), "replicated-from-blue"),
         (replace(HOME, other_runs=("migrate_namespaces/manual",)), "other-run"),
         (replace(HOME, strategy=Strategy.REPLICATE, replicated=(EVENTS,)), "history-cannot-return"),
         # Seen from the wrong side, with all that would be wrong there.
@@ -247,3 +247,21 @@ def test_an_abort_keeps_topics_in_use_and_their_namespaces() -> None:
     assert [change.name for change in remaining.changes] == [str(other)]
     assert len(kept) == 3
     assert without_used_topics(plan, set())[0] == plan
+
+
+@pytest.mark.parametrize(
+    ("clusters", "verdict", "advised"),
+    [
+        (("green",), "equal", True),
+        (("green",), None, False),
+        (("c",), "equal", False),
+        (("c", "green"), "equal", False),
+    ],
+)
+def test_a_list_is_set_by_hand_only_where_nothing_can_be_lost(
+    clusters: tuple[str, ...], verdict: str | None, advised: bool
+) -> None:
+    listed = replace(HOME, replicates_to={"acme/orders": clusters}, only_green=("green",), verdict=verdict)
+    found = check((listed,), {}, allow_removal=True, clusters=CLUSTERS)
+    (finding,) = [one for one in found if one.id == "replicated-from-blue"]
+    assert bool(finding.call) is advised

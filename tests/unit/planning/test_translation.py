@@ -98,3 +98,9 @@ def test_a_namespace_that_is_created_gets_its_whole_list() -> None:
     blue, green = side("blue", BOTH), replace(side("green", BOTH), namespaces=(), topics=(), topic_policies=())
     (created,) = [change for change in plan_changes(blue, green).changes if change.resource == "namespace"]
     assert (created.hazard, sorted(created.after["replication_clusters"])) == ("none", list(BOTH))
+
+
+def test_a_topic_that_is_created_gets_its_whole_list() -> None:
+    blue, green = side("blue", ["blue"], local=BOTH), replace(side("green", ["green"]), topics=(), topic_policies=())
+    (listed,) = [one for one in plan_changes(blue, green).changes if one.field == "local/replicationClusters"]
+    assert not listed.hazard.needs_permission

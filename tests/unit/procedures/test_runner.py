@@ -72,9 +72,9 @@ def test_a_procedure_without_steps_reports_its_check(session: Session) -> None:
 def test_a_step_that_says_nothing_is_done(session: Session) -> None:
     quiet = procedure(saying(""))
     asyncio.run(runner.check(quiet, session))
-    assert not runner.has_run(session, "unload")
+    assert runner.said_by(session, "unload") is None
     asyncio.run(runner.run_step(quiet.work[0], session))
-    assert runner.has_run(session, "unload")
+    assert runner.said_by(session, "unload") == ""
     report = runner.end(quiet, session.run, {}, {}).report
     assert report.headline == "1 namespace is read."
     assert "| unload | done |" in report.markdown()
@@ -94,7 +94,7 @@ def batched(done: list[str], failing: set[str]) -> Procedure:
             done.append(where)
             return Unmet("they differ") if where == "parts/1/compare" else "" if name == "freeze" else Skipped("off")
 
-        return Step(name, work, beside=beside)
+        return Step(name, work, reads=True, beside=beside)
 
     def end(run: Run, _: object, failed: Mapping[str, str]) -> Ending:
         report = failed_report(failed, "It stopped.")
@@ -151,3 +151,44 @@ def test_a_person_is_asked_before_a_step_and_for_each_permission(
         with pytest.raises(typer.Exit) as ended:
             command_of(asking)(as_json=False, resume=None, yes=False, allow_changes=None)
         assert (ended.value.exit_code, done, left) == (state, wrote, [])
+
+
+def test_a_step_that_fails_says_why_and_what_stays(
+    records: object, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    shown: list[str] = []
+    failing = {""}
+
+    async def look(_: Session) -> str:
+        return "2 fields differ"
+
+    async def write(_: Session) -> str:
+        if failing:
+            raise Unavailable("green has no answer.")
+        return "written"
+
+    procedure = replace(
+        batched([], set()),
+        work=(Step("look", look, reads=True, shows=True), Step("write", write, asks=lambda _: Question("Write?"))),
+        changes=lambda _: True,
+    )
+    monkeypatch.setattr(terminals, "is_interactive", lambda: True)
+    monkeypatch.setattr(Terminal, "show", lambda _, text, *__: shown.append(text))
+    monkeypatch.setattr(Terminal, "confirm", lambda *_: True)
+    with pytest.raises(typer.Exit) as failed:
+        command_of(procedure)(as_json=False, resume=None, yes=False)
+    assert (failed.value.exit_code, "green has no answer." in said, shown) == (5, True, ["2 fields differ"])
+    (run_id,) = {*re.findall(r"--resume (cli/compare-parts-[\w-]+)", said[-1])}
+    monkeypatch.setattr(Terminal, "confirm", lambda *_: False)
+    with pytest.raises(typer.Exit) as rejected:
+        command_of(procedure)(as_json=False, resume=run_id, yes=False)
+    assert (rejected.value.exit_code, shown) == (5, ["2 fields differ"] * 2)
+    assert "The write was not approved. What an earlier attempt has changed stays." in said
+    failing.clear()
+    monkeypatch.setattr(terminals, "is_interactive", lambda: False)
+    with pytest.raises(typer.Exit) as unasked:
+        command_of(procedure)(as_json=False, resume=run_id, yes=False)
+    assert unasked.value.exit_code == 4
+    with pytest.raises(typer.Exit) as done:
+        command_of(procedure)(as_json=False, resume=run_id, yes=True)
+    assert done.value.exit_code == 3

@@ -46,6 +46,7 @@ class FailbackNamespace:
     :param replicated: partitions on green whose oldest entry was replicated from another cluster.
     :param left_green: whether green has terminated any of its topics; None if that could not be read.
     :param replicates_to: namespace or topic → the other clusters that its list on blue names.
+    :param only_green: green's own name, alone.
     :param reopened: an earlier attempt of this run has reopened blue for it, and created what is there.
     """
 
@@ -60,6 +61,7 @@ class FailbackNamespace:
     replicated: tuple[TopicName, ...] = ()
     left_green: bool | None = False
     replicates_to: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    only_green: tuple[str, ...] = ()
     reopened: bool = False
 
 
@@ -246,14 +248,18 @@ def check_lists(namespace: FailbackNamespace) -> Iterator[Finding]:
         return
     for resource, clusters in namespace.replicates_to.items():
         path = TopicName.parse(resource).path if "://" in resource else f"namespaces/{namespace.namespace.path}"
+        proven = clusters == namespace.only_green and namespace.verdict in PROVEN
         yield blocker(
             "replicated-from-blue",
             resource,
             f"its list on {{blue}} names {', '.join(clusters)} too",
             "Terminated topics are removed and recreated, and brokers refuse to remove a topic that is replicated.",
-            "set the list to {blue} alone, when no topic there shows a replicationBacklog in its statistics; "
-            "replicate_namespaces can set it up again when the namespace is back.",
-            call=f'{{blue}}: POST /admin/v2/{path}/replication ["{{blue}}"]',
+            "set the list to {blue} alone: {green} has every message of it, which the migration has proven. "
+            "replicate_namespaces can set it up again when the namespace is back."
+            if proven
+            else "what these clusters lack of it cannot be read under the flag: let their owner compare them, and "
+            "take them out of the list only when nothing is missing there.",
+            call=f'{{blue}}: POST /admin/v2/{path}/replication ["{{blue}}"]' if proven else "",
         )
 
 

@@ -149,19 +149,20 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
     async with sides.open() as (blue, green):
         for name in names:
             on_blue, on_green = await asyncio.gather(blue.namespace(name), green.namespace(name))
-            if on_blue is None or on_blue.get("migrated") or (on_green or {}).get("migrated"):
+            if on_blue is None or (on_green or {}).get("migrated"):
                 continue
-            if original and (clusters := original.replication.get(str(name))) is not None:
-                own, other = await green.cluster_name(), await blue.cluster_name()
-                await end_replication(green, own, name, other, clusters, original.own_lists(name))
             topics = await read_partition_counts(blue, name)
-            await recreate_missing(blue, name, topics, green)
             partitions = [partition for topic, count in topics.items() for partition in topic.partitions(count)]
-            await require_loaded(blue, partitions)
-            await set_flag(blue, name, migrated=True)
+            if not on_blue.get("migrated"):
+                if original and (clusters := original.replication.get(str(name))) is not None:
+                    own, other = await green.cluster_name(), await blue.cluster_name()
+                    await end_replication(green, own, name, other, clusters, original.own_lists(name))
+                await recreate_missing(blue, name, topics, green)
+                await require_loaded(blue, partitions)
+                await set_flag(blue, name, migrated=True)
             if await redirects_at_once(blue, run):
                 # One that was never recreated would deliver everything that it stores to a client that starts.
-                await unload_read(blue, partitions)
+                await unload_read(blue, partitions, terminated=True)
             run.ledger.enter_phase(run.id, str(name), Phase.ABORTED)
             flagged.append(str(name))
     return tuple(flagged)
@@ -222,6 +223,7 @@ async def _read(
         replicated=await _replicated(green, partitions),
         left_green=on_green.has_terminated(name) or (None if unread else False),
         replicates_to=_other_clusters(surveyed.green.snapshot, name),
+        only_green=(surveyed.blue.snapshot.cluster,),
         reopened=run.ledger.entered(run.id, str(name)),
     )
 

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName, with_parent
+from pulsar_fleet.cluster.policies.effective import is_set
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted
@@ -90,7 +91,7 @@ async def _made_again_by_others(blue: AdminClient, green: AdminClient, move: Mov
     """The topics that have policies on blue and none on green: a replicator or a client has made them again."""
     async with TopicPolicyReader(blue, None) as on_blue, TopicPolicyReader(green, None) as on_green:
         rows = await asyncio.gather(on_blue.read(move.namespace), on_green.read(move.namespace))
-    with_policies = [{row.topic for row in side if row.policies} for side in rows]
+    with_policies = [{row.topic for row in side if any(map(is_set, row.policies.values()))} for side in rows]
     return {str(topic) for topic in move.topics if topic.persistent} & (with_policies[0] - with_policies[1])
 
 

@@ -38,36 +38,52 @@ def risks_of_values(values: Iterable[ValueChange]) -> tuple[Risk, ...]:
     return _worst_first(rule.risk for value in values for rule in VALUE_RULES if rule.matches(value))
 
 
-def with_way_back(change: Change, sender: Snapshot, target: Snapshot) -> Change:
-    """The change as an irreversible one where it makes the target replicate to a sender that only sends to it now.
+class OtherDirection:
+    """Finds the changes that make the target replicate to a sender that only sends to it now.
 
-    :param sender: in its own terms, with the namespace of the change.
+    :param sender: in its own terms, with the namespaces of the changes.
     """
-    if change.resource not in (Resource.POLICY, Resource.TOPIC_POLICY) or not _is_list_of_clusters(change):
-        return change
-    there, here = (_list_in_effect(snapshot, change.name) for snapshot in (sender, target))
-    if sender.cluster in here or sender.cluster not in (change.after or ()) or target.cluster not in there:
-        return change
-    reason = f"{change.reason}; {WAY_BACK.format(sender.cluster)}"
-    return replace(change, hazard=worst(change.hazard, Hazard.IRREVERSIBLE), reason=reason)
+
+    def __init__(self, sender: Snapshot, target: Snapshot) -> None:
+        self._sender, self._target = _Lists(sender), _Lists(target)
+
+    def with_risk(self, change: Change) -> Change:
+        """The change as an irreversible one where it does; what a plan creates on the target gets its whole list."""
+        sender, target = self._sender, self._target
+        if not _is_list_of_clusters(change) or not target.has(change.name):
+            return change
+        asked = sender.cluster in (change.after or ()) and sender.cluster not in target.of(change.name)
+        if not asked or target.cluster not in sender.of(change.name):
+            return change
+        reason = f"{change.reason}; {WAY_BACK.format(sender.cluster)}"
+        return replace(change, hazard=worst(change.hazard, Hazard.IRREVERSIBLE), reason=reason)
+
+
+class _Lists:
+    """The lists of clusters in effect on a cluster, of namespaces and topics."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.cluster = snapshot.cluster
+        self._topics = {topic.name for topic in snapshot.topics}
+        self._namespaces = {
+            state.name: frozenset(state.policies.get("replication_clusters") or ()) for state in snapshot.namespaces
+        }
+        self._own = lists_of_topics(snapshot.topic_policies)
+
+    def has(self, name: str) -> bool:
+        return name in self._namespaces or name in self._topics
+
+    def of(self, name: str) -> frozenset[str]:
+        if "://" not in name:
+            return self._namespaces.get(name, frozenset())
+        topic = TopicName.parse(name)
+        return self._own.get(topic) or self._namespaces.get(str(topic.namespace), frozenset())
 
 
 def _is_list_of_clusters(change: Change) -> bool:
     if change.resource is Resource.TOPIC_POLICY:
         return TopicPolicyField.parse(change.field).policy == TOPIC_CLUSTERS
-    return change.field == "replication_clusters"
-
-
-def _list_in_effect(snapshot: Snapshot, name: str) -> frozenset[str]:
-    """Of a namespace or a topic; empty where the snapshot does not have it."""
-    of_namespace = {
-        state.name: frozenset(state.policies.get("replication_clusters") or ()) for state in snapshot.namespaces
-    }
-    if name in of_namespace or "://" not in name:
-        return of_namespace.get(name, frozenset())
-    topic = TopicName.parse(name)
-    own = lists_of_topics(state for state in snapshot.topic_policies if state.topic == name)
-    return own.get(topic) or of_namespace.get(str(topic.namespace), frozenset())
+    return change.resource is Resource.POLICY and change.field == "replication_clusters"
 
 
 def guard_call(call: Call, own: str) -> None:

@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.apply.outcome import creates_resource, left_without
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.guards import with_way_back
+from pulsar_fleet.planning.hazards.guards import OtherDirection
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
 from pulsar_fleet.preflight.bookies import Bookies, read_bookies
@@ -117,7 +117,7 @@ def _with_ways_back(change: Change, own: str, read: _Read) -> Change:
     """The change as one that needs permission where it completes a replication in one direction."""
     for name in added_clusters(change, own):
         selection = _selection(change)
-        change = with_way_back(change, read[name, selection], read[own, selection])
+        change = OtherDirection(read[name, selection], read[own, selection]).with_risk(change)
     return change
 
 

@@ -125,15 +125,14 @@ def _lists_of_migrated(snapshots: Mapping[str, Snapshot], planned: ReplicationPl
     for cluster, plans in planned.clusters.items():
         migrated = {row.name for row in snapshots[cluster].namespaces if row.policies.get("migrated")}
         for change in plans.ends.changes:
-            if change.calls and str(change.namespace) in migrated:
+            if str(change.namespace) in migrated:
                 yield blocker(
                     "namespace-migrated",
                     change.name,
                     f"migrated = true on {cluster}, and its list names {', '.join(change.before or ())}",
                     "Its topics do not load there, so that nobody can wait until all is sent.",
-                    "end it by hand, when no topic there shows a replicationBacklog in its statistics; one that is not "
-                    "loaded under the flag had none when its migration unloaded it.",
-                    call=call_text(cluster, change.calls[0]),
+                    "leave the list as it is: nothing more is sent under the flag. fail_back_namespaces says what to "
+                    "do before the namespace goes back.",
                 )
 
 
