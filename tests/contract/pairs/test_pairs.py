@@ -24,7 +24,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
-from pulsar_fleet.migration.failback.steps import abort_failback
+from pulsar_fleet.migration.failback.steps import abort_failback, reopen
 from pulsar_fleet.migration.model import Phase
 from pulsar_sandbox import Sandbox
 
@@ -96,18 +96,26 @@ async def test_a_list_that_stops_a_failback_is_set_by_the_printed_call(
     assert await asyncio.to_thread(world.finish) == []
 
 
+@pytest.mark.parametrize("recreated", [False, True])
 async def test_a_reopening_that_is_undone_delivers_nothing_again(
-    three: Sandbox, shell: Shell, admins: dict[str, AdminClient]
+    recreated: bool, three: Sandbox, shell: Shell, admins: dict[str, AdminClient]
 ) -> None:
-    """Blue's topics are loaded then, and have all that was read, without its subscriptions."""
+    """Blue's topics are loaded then, and if none was recreated have all that was read, without its subscriptions."""
     world = await moved_from("fresh", shell, admins)
     returned = Run.open("returned")
     returned.ledger.start_run(returned.id, "fail_back_namespaces", {})
     returned.ledger.enter_phase(returned.id, str(world.namespace), Phase.REOPENED)
-    await set_flag(admins["blue"], world.namespace, migrated=False)
     sides = Sides(*(connection(three[name]) for name in BOTH))
+    if recreated:
+        await reopen(sides, returned, [world.namespace])
+    else:
+        await set_flag(admins["blue"], world.namespace, migrated=False)
     assert await abort_failback(sides, returned, [world.namespace]) == (str(world.namespace),)
+    returned.ledger.finish_run(returned.id, "failed")
     assert await asyncio.to_thread(world.finish) == []
+    assert await asyncio.to_thread(world.finish) == []
+    back = ("fail-back", *BOTH, "--namespaces", world.namespace, "--allow-removal", "--strategy", "redirect", "--yes")
+    succeeded(await run(shell, *back))
     assert await asyncio.to_thread(world.finish) == []
 
 

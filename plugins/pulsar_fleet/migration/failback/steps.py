@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.cleanup import redirects_at_once, unload_read
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.checking_brokers import require_loaded
+from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace
@@ -46,6 +47,8 @@ from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.resources import lists_of_topics, read_partition_counts
 
 log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2
 
 
 async def check_failback(
@@ -161,11 +164,29 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 await require_loaded(blue, partitions)
                 await set_flag(blue, name, migrated=True)
             if await redirects_at_once(blue, run):
-                # One that was never recreated would deliver everything that it stores to a client that starts.
+                # A loaded one would deliver everything that it stores to a client that starts.
+                await _wait_terminated(blue, run, partitions)
                 await unload_read(blue, partitions, terminated=True)
             run.ledger.enter_phase(run.id, str(name), Phase.ABORTED)
             flagged.append(str(name))
     return tuple(flagged)
+
+
+async def _wait_terminated(blue: AdminClient, run: Run, partitions: Collection[TopicName]) -> None:
+    """Wait until the brokers have terminated what was recreated: they look at the flag from time to time.
+
+    One that is unloaded before is never terminated, since nothing loads it under the flag.
+    """
+    end, waiting = time.monotonic() + (await check_periods(blue, run)).until_terminated, list(partitions)
+    while True:
+        documents = await asyncio.gather(*map(blue.internal_info, waiting), return_exceptions=True)
+        found = zip(waiting, documents, strict=True)
+        waiting = [topic for topic, info in found if isinstance(info, dict) and "terminatedPosition" not in info]
+        if not waiting or time.monotonic() >= end:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    if waiting:
+        log.warning("%d partitions on %s are not terminated, first %s", len(waiting), blue.connection.name, waiting[0])
 
 
 async def abort_failback(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> tuple[str, ...]:
