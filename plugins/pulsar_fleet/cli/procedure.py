@@ -24,7 +24,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import Batches, Procedure, Session, Step
+from pulsar_fleet.procedures.procedure import Batches, Procedure, Session, Skipped, Step, Unmet
 
 Result = TypeVar("Result")
 
@@ -90,11 +90,15 @@ class _ProcedureRun:
         """
         problem: FleetError | KeyboardInterrupt | None = None
         try:
-            self._execute()
-        except (FleetError, KeyboardInterrupt) as error:
-            problem = error
-        failed = {self._current: str(problem) or "interrupted"} if problem else {}
-        ending = runner.end(self._procedure, self._run, self._conf, failed)
+            try:
+                self._execute()
+            except (FleetError, KeyboardInterrupt) as error:
+                problem = error
+            failed = {self._current: str(problem) or "interrupted"} if problem else {}
+            ending = runner.end(self._procedure, self._run, self._conf, failed)
+        except BaseException:
+            self._run.ledger.finish_run(self._run.id, "failed")
+            raise
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
         changed = runner.may_have_changed(self._run)
         if isinstance(problem, FleetError) and not changed:
@@ -126,6 +130,7 @@ class _ProcedureRun:
             self._do_all(work.steps, part)
 
     def _do_all(self, steps: Sequence[Step], batch: JsonObject) -> None:
+        """Do the steps that are left, as Airflow does: none after one that is unmet, or that was skipped of a run."""
         for step in steps:
             session = Session(self._conf, self._run, {}, batch=batch)
             said: object = runner.said_by(session, step.name)
@@ -136,6 +141,10 @@ class _ProcedureRun:
                 if not step.reads:
                     runner.note_change(self._run)
                 said = self._step(step.name, partial(runner.run_step, step), batch)
+            if isinstance(said, Unmet) and self._procedure.end is None:
+                raise PreconditionFailed(said.said)
+            if isinstance(said, Unmet) or (isinstance(said, Skipped) and not batch):
+                return
             if step.shows and isinstance(said, str):
                 (self._terminal.say if self._yes else self._terminal.show)(said)
 
@@ -191,6 +200,10 @@ def _begun(
 ) -> tuple[Run, JsonObject]:
     if missing := [name for name in procedure.clusters if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
+    for name, setting in procedure.settings.items():
+        if setting.schema.get("minItems") and not conf.get(name):
+            word = (setting.option or name).replace("_", "-")
+            raise UsageError(f"Missing option --{word}: {setting.description}")
     with usage_errors():
         procedure.validate(conf)
     _named(procedure, conf)
@@ -208,4 +221,5 @@ def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) 
     if procedure.may_change(recorded):
         require_consent("clusters", yes=yes)
     run.ledger.resume_run(run_id)
-    return run, recorded
+    # An earlier release may not have had every setting.
+    return run, {name: setting.empty for name, setting in procedure.settings.items()} | recorded

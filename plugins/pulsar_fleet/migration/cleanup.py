@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -271,9 +271,22 @@ async def unload_read(blue: AdminClient, partitions: Collection[TopicName], *, t
     statistics = await stats_of(blue, partitions)
     read = [topic for topic, stats in statistics.items() if isinstance(stats, TopicStats) and _is_read(stats)]
     if terminated:
-        documents = await asyncio.gather(*map(blue.internal_info, read))
-        read = [topic for topic, info in zip(read, documents, strict=True) if "terminatedPosition" in info]
+        others = await without_termination(blue, read)
+        read = [topic for topic in read if topic not in others]
     await asyncio.gather(*(blue.put(f"/{topic.path}/unload") for topic in read))
+
+
+async def without_termination(blue: AdminClient, partitions: Sequence[TopicName]) -> list[TopicName]:
+    """Those that are not terminated; one of which that cannot be read is none of them. A call for each."""
+
+    async def is_open(topic: TopicName) -> bool:
+        try:
+            return "terminatedPosition" not in await blue.internal_info(topic, answered_retry_seconds=0)
+        except FleetError:
+            return False
+
+    found = await asyncio.gather(*map(is_open, partitions))
+    return [topic for topic, is_open in zip(partitions, found, strict=True) if is_open]
 
 
 def _is_read(stats: TopicStats) -> bool:

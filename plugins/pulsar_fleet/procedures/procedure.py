@@ -211,6 +211,14 @@ class Procedure:
     changes: Callable[[JsonObject], bool] | None = field(default=lambda conf: not conf.get("dry_run"))
     end: Callable[[Run, JsonObject, Mapping[str, str]], Ending] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what Airflow and the terminal could not run alike."""
+        if isinstance(self.work, Batches) and (self.check or self.end is None):
+            raise ValueError(f"{self.name}: a procedure with batches has an ending of its own, and no check.")
+        stages = "".join("b" if step.beside else "s" for step in self.each)
+        if "bsb" in stages:
+            raise ValueError(f"{self.name}: between steps that run beside others one must run alone.")
+
     @property
     def settings(self) -> dict[str, Setting]:
         """Every setting, for the form, the command and the table in `docs/`."""

@@ -74,6 +74,8 @@ def read_changes(run: Run) -> str:
 
 async def read_batches(batches: Batches, session: Session) -> list[JsonObject]:
     """Read and store the parts of what the run is about."""
+    # Those of an earlier attempt are no result of this one.
+    session.run.artefacts.write_json(session.run.id, _BATCHES, None)
     parts = await batches.of(session)
     session.run.artefacts.write_json(session.run.id, _BATCHES, parts)
     return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.procedures.procedure import (
@@ -99,7 +100,8 @@ async def freeze_bounds(session: Session) -> str:
     subscriptions = subscription_steps.result_uri(run, folder)
     document = {"request": request, "result": result, "subscriptions": subscriptions, "entries": frozen.entries}
     run.artefacts.write_json(run.id, session.stored_at(FROZEN), document)
-    return f"{counted(len(frozen.pairs), 'topic')} and {counted(frozen.entries, 'entry')} are compared."
+    hint = " The DAG verify_clusters is faster, with Spark." if frozen.entries > ENTRIES_HERE else ""
+    return f"{counted(len(frozen.pairs), 'topic')} and {counted(frozen.entries, 'entry')} are compared.{hint}"
 
 
 async def compare_messages(session: Session) -> str:
@@ -114,11 +116,9 @@ async def compare_messages(session: Session) -> str:
     if session.spark:
         await asyncio.to_thread(session.spark, frozen["request"], frozen["result"])
         return "Compared by the Spark job."
-    if frozen["entries"] > ENTRIES_HERE:
-        session.say("the DAG verify_clusters is faster, with Spark")
     result = UPath(frozen["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
-    compared = await steps.verify_in_process(
+    compared = await steps.compare_in_process(
         session.clusters["source"],
         session.clusters["target"],
         VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes()),
@@ -188,6 +188,7 @@ def stored_verification(run: Run, batch: JsonObject) -> Verification:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """The verdict over all batches."""
     from pulsar_fleet.procedures.runner import stored_batches
+    from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
     from pulsar_fleet.report.verification import joined, verification_report
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict
@@ -195,6 +196,10 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
 
     batches = stored_batches(run)
     report = verification_report(run, failed, batches)
+    if report.body and (stopped := {name: why for name, why in failed.items() if not name.startswith("read_verdict")}):
+        # What an earlier attempt has compared is no reason of this failure.
+        line = f"{failure_line(stopped)}.{failure_details(stopped)}"
+        report = replace(report, to_do=failure_to_do(stopped), body=(line, *report.body) if batches else report.body)
     messages, subscriptions = joined(run, batches)
     if messages is None:
         return Ending(report=report, text="", document={})
@@ -236,7 +241,7 @@ VERIFICATION = Procedure(
         "compare_batch",
         read_batches,
         (
-            Step("freeze_bounds", freeze_bounds, reads=True),
+            Step("freeze_bounds", freeze_bounds, reads=True, shows=True),
             Step("compare_messages", compare_messages, reads=True, spark=Application("verify_messages.py", _JOB_READS)),
             Step(
                 "compare_subscriptions",

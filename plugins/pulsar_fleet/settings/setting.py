@@ -54,6 +54,10 @@ class Setting:
         low, high = self.schema.get("minimum"), self.schema.get("maximum")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
+        above, below = self.schema.get("exclusiveMinimum"), self.schema.get("exclusiveMaximum")
+        open_limits = [f"{word} {limit}" for word, limit in (("above", above), ("below", below)) if limit is not None]
+        if (above is not None and value <= above) or (below is not None and value >= below):
+            raise InvalidRequest(f"{name!r} is {value}: set it {' and '.join(open_limits)}.")
         limits = [f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if limit is not None]
         if (low is not None and value < low) or (high is not None and value > high):
             raise InvalidRequest(f"{name!r} is {value}: set it to {' and '.join(limits)}.")

@@ -96,12 +96,27 @@ async def verify_in_process(
 ) -> Verification:
     """Read and compare in this process: for namespaces of up to about a million messages.
 
+    :param result_uri: see `compare_in_process`; `progress` too.
+    """
+    verification = await compare_in_process(source, target, request, result_uri=result_uri, progress=progress)
+    return await recheck(source, target, request, verification)
+
+
+async def compare_in_process(
+    source: AdminClient,
+    target: AdminClient,
+    request: VerifyRequest,
+    *,
+    result_uri: str | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """What the Spark job does, in this process: `conclude` rechecks its result.
+
     :param result_uri: next to it, checkpoints are written: if this process is killed, the same request does not read
         finished ranges again. None writes no checkpoints.
     :param progress: takes, in another thread, the number of entries that were read and their total.
     """
-    verification = await asyncio.to_thread(_verify_here, source, target, request, result_uri, progress)
-    return await recheck(source, target, request, verification)
+    return await asyncio.to_thread(_verify_here, source, target, request, result_uri, progress)
 
 
 def store_request(run: Run, request: VerifyRequest, folder: str = FOLDER) -> tuple[str, str]:

@@ -46,6 +46,7 @@ class FailbackNamespace:
     :param replicated: partitions on green whose oldest entry was replicated from another cluster.
     :param left_green: whether green has terminated any of its topics; None if that could not be read.
     :param replicates_to: namespace or topic → the other clusters that its list on blue names.
+    :param proven_by_migration: the verdict is that of a run which moved it, and of no other comparison.
     :param only_green: green's own name, alone.
     :param reopened: an earlier attempt of this run has reopened blue for it, and created what is there.
     """
@@ -61,6 +62,7 @@ class FailbackNamespace:
     replicated: tuple[TopicName, ...] = ()
     left_green: bool | None = False
     replicates_to: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    proven_by_migration: bool = True
     only_green: tuple[str, ...] = ()
     reopened: bool = False
 
@@ -248,7 +250,7 @@ def check_lists(namespace: FailbackNamespace) -> Iterator[Finding]:
         return
     for resource, clusters in namespace.replicates_to.items():
         path = TopicName.parse(resource).path if "://" in resource else f"namespaces/{namespace.namespace.path}"
-        proven = clusters == namespace.only_green and namespace.verdict in PROVEN
+        proven = clusters == namespace.only_green and namespace.verdict in PROVEN and namespace.proven_by_migration
         yield blocker(
             "replicated-from-blue",
             resource,

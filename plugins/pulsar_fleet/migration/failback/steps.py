@@ -24,7 +24,7 @@ from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
-from pulsar_fleet.migration.cleanup import redirects_at_once, unload_read
+from pulsar_fleet.migration.cleanup import redirects_at_once, unload_read, without_termination
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
@@ -155,7 +155,12 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
             if on_blue is None or (on_green or {}).get("migrated"):
                 continue
             topics = await read_partition_counts(blue, name)
-            partitions = [partition for topic, count in topics.items() for partition in topic.partitions(count)]
+            partitions = [
+                partition
+                for topic, count in topics.items()
+                if topic.persistent
+                for partition in topic.partitions(count)
+            ]
             if not on_blue.get("migrated"):
                 if original and (clusters := original.replication.get(str(name))) is not None:
                     own, other = await green.cluster_name(), await blue.cluster_name()
@@ -179,9 +184,7 @@ async def _wait_terminated(blue: AdminClient, run: Run, partitions: Collection[T
     """
     end, waiting = time.monotonic() + (await check_periods(blue, run)).until_terminated, list(partitions)
     while True:
-        documents = await asyncio.gather(*map(blue.internal_info, waiting), return_exceptions=True)
-        found = zip(waiting, documents, strict=True)
-        waiting = [topic for topic, info in found if isinstance(info, dict) and "terminatedPosition" not in info]
+        waiting = await without_termination(blue, waiting)
         if not waiting or time.monotonic() >= end:
             break
         await asyncio.sleep(_POLL_SECONDS)
@@ -232,6 +235,7 @@ async def _read(
     unread = any(str(name) in note.resource for note in on_green.unread)
     exists = facts.blue is not None and facts.green is not None
     partitions = [stats.topic for stats in facts.partitions if stats.topic.persistent]
+    newest = next(iter(run.ledger.verdicts_of(str(name), newest=1)), None)
     return FailbackNamespace(
         namespace=name,
         blue=facts.green,
@@ -239,7 +243,8 @@ async def _read(
         strategy=strategy,
         topics=facts.topics,
         leftovers=await leftover_topics(blue, name) if exists else (),
-        verdict=next((entry.verdict for entry in run.ledger.verdicts_of(str(name), newest=1)), None),
+        verdict=newest.verdict if newest else None,
+        proven_by_migration=newest is not None and run.ledger.entered(newest.run_id, str(name)),
         other_runs=unfinished_runs(run.ledger, run.id, name),
         replicated=await _replicated(green, partitions),
         left_green=on_green.has_terminated(name) or (None if unread else False),
