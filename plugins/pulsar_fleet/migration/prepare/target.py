@@ -71,10 +71,12 @@ async def prepare_deleted(
     :raises PreconditionFailed: as `prepare`.
     """
     interrupted = run.stored(MADE_AGAIN) or {}
+    # What `prepare` has not made was not made again by anybody.
+    looking = not used and run.artefacts.find(run.id, GREEN_PLAN) is not None
     for move in moves:
         name = str(move.namespace)
         missing = {*map(str, await missing_topics(green, move.namespace, move.topics)), *interrupted.get(name, ())}
-        missing |= set() if used else await _made_again_by_others(blue, green, move)
+        missing |= await _made_again_by_others(blue, green, move) if looking else set()
         if not missing:
             continue
         # The first thing made would hide that the rest is missing.
