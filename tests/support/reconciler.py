@@ -17,7 +17,7 @@ from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
-from pulsar_fleet.policy_sync.reconcile.steps import find_drift, repair
+from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
 
 MAX_PRODUCERS = ("maxProducersPerTopic", "max_producers_per_topic")
 MAX_CONSUMERS = ("maxConsumersPerTopic", "max_consumers_per_topic")
@@ -52,6 +52,16 @@ class Reconciler:
                 await repair(self.connections, summary, replace(self.request, **settings), self.run)
             return summary, None
         return summary, await repair(self.connections, summary, replace(self.request, **settings), self.run)
+
+    async def cycle_allowing(self, **settings: Any) -> tuple[DriftSummary, RepairSummary | None]:
+        """A run whose every change a person allows: rights that are revoked elsewhere need their ids."""
+        summary = await self.find(**settings)
+        if not summary.plans:
+            return summary, None
+        plans = read_plans(summary, self.run).values()
+        allow = frozenset(change.id for plan in plans for change in plan.needing_permission())
+        request = replace(self.request, allow=allow, **settings)
+        return summary, await repair(self.connections, summary, request, self.run)
 
     async def cycle_until_older(self, admin: AdminClient, topic: TopicName) -> None:
         """Look until a topic is certainly older than the last look."""

@@ -86,7 +86,7 @@ class Arena:
         editing = asyncio.create_task(edit(self.admins, self.fields, self.chance, paused=in_flight))
         runs: list[DriftSummary] = []
         while in_flight and not editing.done():
-            runs.append((await self.keeper.cycle())[0])
+            runs.append((await self.keeper.cycle_allowing())[0])
         edits = await editing
         runs += await self._settle()
         final = await held_on(self.admins, self.fields)
@@ -97,7 +97,7 @@ class Arena:
     async def _settle(self) -> list[DriftSummary]:
         runs: list[DriftSummary] = []
         for _ in range(5):
-            looked, repaired = await self.keeper.cycle()
+            looked, repaired = await self.keeper.cycle_allowing()
             runs.append(looked)
             if not looked.drifting:
                 return runs
@@ -115,18 +115,23 @@ async def arena(
             connection.name: await stack.enter_async_context(AdminClient(connection)) for connection in connections
         }
         names = [name, NamespaceName(name.tenant, "payments")]
-        topic = TopicName(name, "events")
+        topics = [TopicName(each, "events") for each in names]
         await make_namespaces(names, *admins.values())
         for admin in admins.values():
-            # A topic that nobody uses would be gone after a minute.
-            await admin.post(f"/namespaces/{name.path}/inactiveTopicPolicies", KEPT)
-            await admin.create_topic(topic)
+            for topic in topics:
+                # A topic that nobody uses would be gone after a minute.
+                await admin.post(f"/namespaces/{topic.namespace.path}/inactiveTopicPolicies", KEPT)
+                await admin.create_topic(topic)
         shifted = [
             replace(connection, admin_url=clock.url) for connection, clock in zip(connections, clocks, strict=True)
         ]
         keeper = Reconciler.of(name.tenant, *shifted, granularity=granularity, skew_seconds=SKEW_SECONDS)
         chance = random.Random(f"{len(connections)} {granularity}")
-        yield Arena(admins=admins, clocks=clocks, keeper=keeper, fields=fields_of(names, [topic]), chance=chance)
+        # Of a namespace without an older topic nobody knows whether it was created again: what it lacks is left alone.
+        for admin in admins.values():
+            for topic in topics:
+                await keeper.cycle_until_older(admin, topic)
+        yield Arena(admins=admins, clocks=clocks, keeper=keeper, fields=fields_of(names, topics[:1]), chance=chance)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +166,6 @@ async def test_concurrent_edits_end_identical_and_no_disjoint_edit_is_lost(
     fleet: tuple[ClusterConnection, ...], new_namespace: NewNamespace, records: Path
 ) -> None:
     async with arena(new_namespace(), *fleet) as played:
-        await played.keeper.cycle()
         for number in range(ROUNDS):
             in_flight = bool(number % 2)
             before = await held_on(played.admins, played.fields)
@@ -180,7 +184,6 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_count_as_lost(
     blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, records: Path
 ) -> None:
     async with arena(new_namespace(), blue, green, granularity=Granularity.DOCUMENT) as played:
-        await played.keeper.cycle()
         for _ in range(ROUNDS):
             before = await held_on(played.admins, played.fields)
             edits, runs, final = await played.play(in_flight=False)
