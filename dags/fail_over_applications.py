@@ -14,32 +14,8 @@ stop.
 
 from __future__ import annotations
 
-from airflow.sdk import dag
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.failover import FAILOVER
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
-from pulsar_fleet.airflow.tasks import failover
-from pulsar_fleet.settings.failover import SETTINGS
-
-
-@dag(
-    schedule=None,
-    catchup=False,
-    params=form(SETTINGS),
-    default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
-    tags=["pulsar", "replication"],
-    **run_alerts("fail_over_applications"),
-)
-def fail_over_applications():
-    announced = failover.forecast()
-    approved = PlanApprovalOperator(task_id="approve_failover", planned=announced)
-    arrived = ApplicationsArrivedSensor(task_id="wait_arrived")
-    failover.read_request() >> announced >> approved >> failover.prepare_target() >> arrived
-    arrived >> failover.read_outcome() >> failover.write_report()
-
-
-fail_over_applications()
+# read_request → forecast → approve_failover → prepare_target → wait_arrived → read_outcome → write_report
+fail_over_applications = procedure_dag(FAILOVER, doc_md=__doc__, tags=["pulsar", "replication"])

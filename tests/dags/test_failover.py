@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -60,14 +62,43 @@ def test_applications_move_and_the_outcome_is_as_predicted(
 
 
 @pytest.mark.long
-def test_a_setting_that_cannot_be_fails_the_first_task(play: Play) -> None:
-    for conf, words in (
-        ({"origins": "pulsar_blue"}, "did you mean 'origin'"),
-        ({"target": "pulsar_blue"}, "both lead to cluster 'blue'"),
+def test_a_setting_that_cannot_be_fails_before_the_forecast(play: Play) -> None:
+    for conf, task, words in (
+        ({"origins": "pulsar_blue"}, "read_request", "did you mean 'origin'"),
+        ({"target": "pulsar_blue"}, "forecast", "both lead to cluster 'blue'"),
     ):
         run = play("fail_over_applications", **conf)
-        assert states(run)["read_request"] == "failed"
+        assert states(run)[task] == "failed"
         assert words in report(run)
+
+
+@pytest.mark.long
+def test_applications_that_do_not_arrive_are_named_with_a_command(
+    play: Play,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    billing = Application(TopicName(new_namespace(), "orders"), "billing")
+    asyncio.run(make(blue, green, billing.topic))
+    client = open_client(blue)
+    billing.subscribe(client).close()
+    publish(client, billing.topic, [f"m{number}" for number in range(12)])
+    client.close()
+    asyncio.run(wait_copied(blue, billing.topic))
+    monkeypatch.setattr("pulsar_fleet.ledger.run.Run.waited_seconds", lambda *_: 3600.0)
+    conf = {"selection": [str(billing.topic.namespace)], "auto_approve": True}
+    late = play("fail_over_applications", **conf)
+    assert states(late)["wait_arrived"] == "failed"
+    text = report(late)
+    assert (
+        f"After 60 min: 12 messages to be acknowledged on green by 1 subscription: billing of {billing.topic}" in text
+    )
+    assert f"pulsar-fleet failover-outcome {late.dag_id}/{late.run_id}" in text
+    words = ["failover-outcome", f"{late.dag_id}/{late.run_id}"]
+    outcome = subprocess.run([sys.executable, "-m", "pulsar_fleet.cli", *words], capture_output=True, text=True)
+    assert (outcome.returncode, "unfinished" in outcome.stdout) == (6, True), outcome.stderr
 
 
 async def make(blue: ClusterConnection, green: ClusterConnection, topic: TopicName) -> None:

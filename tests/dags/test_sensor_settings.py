@@ -17,7 +17,6 @@ from tests.support.full_estate import make_namespace
 from pulsar_fleet.airflow import PulsarSubscriptionSensor
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.sensors import migration as sensors
-from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
 from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
 from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
@@ -155,8 +154,7 @@ def test_settings_that_contradict_are_refused(kind: type[Any], settings: dict[st
         kind(task_id="wait", **settings)
 
 
-@pytest.mark.parametrize(("kind", "own"), [(ApplicationsArrivedSensor, {}), (BacklogSentSensor, {"planned": {}})])
-def test_sensors_of_replication_take_mode_interval_and_timeout(kind: type[Any], own: dict[str, Any]) -> None:
-    settings = {"mode": "poke", "poke_interval": 7, "timeout": 70, "soft_fail": True}
-    sensor = kind(task_id="wait", **own, **settings)
+def test_the_sensor_of_replication_takes_mode_interval_and_timeout() -> None:
+    settings: dict[str, Any] = {"mode": "poke", "poke_interval": 7, "timeout": 70, "soft_fail": True}
+    sensor = BacklogSentSensor(task_id="wait", planned={}, **settings)
     assert {name: getattr(sensor, name) for name in settings} == settings

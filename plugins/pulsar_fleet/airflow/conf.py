@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 
 if TYPE_CHECKING:
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.preflight.view import DagParsing
     from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
     from pulsar_fleet.migration.procedure import Procedure
-
-
-def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:
-    """Refuse two connections to the same cluster (equal cluster names)."""
-    if names[0] == names[1]:
-        raise InvalidRequest(
-            f"Connections {source!r} and {target!r} both lead to cluster {names[0]!r}; name two different clusters."
-        )
 
 
 def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
@@ -84,6 +75,7 @@ def original_settings_of(reference: JsonObject) -> OriginalSettings:
 async def require_two_clusters(source: str, target: str, namespaces: Sequence[NamespaceName]) -> JsonObject:
     """Read the names of both clusters; refuse two connections to one cluster, and namespaces missing on the source."""
     from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.connection import refuse_same_cluster
     from pulsar_fleet.snapshot.tenants import require_namespaces
 
     connections = cluster_connection(source), cluster_connection(target)

@@ -16,7 +16,8 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
-from pulsar_fleet.procedures.procedure import APPROVE, REPORT, Batches
+from pulsar_fleet.airflow.sensors.step import StepSensor
+from pulsar_fleet.procedures.procedure import REPORT, Batches
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.procedures.procedure import Procedure, Session, SparkJob, Step
+    from pulsar_fleet.procedures.procedure import Procedure, Said, Session, SparkJob, Step
     from pulsar_fleet.settings.setting import Settings
 
     Announce = Callable[[Run, JsonObject], None]
@@ -72,13 +73,16 @@ def procedure_dag(
     )
     def build() -> None:
         opened = _opening(procedure)
-        approved = [PlanApprovalOperator(task_id=APPROVE, planned=opened)] if procedure.check else []
+        checked = _check(procedure) if procedure.checks else opened
+        before = [opened, checked] if procedure.checks else [opened]
+        if procedure.check:
+            before.append(PlanApprovalOperator(task_id=procedure.approves, planned=checked))
         make = partial(_step, procedure, spark_jobs, emitted)
         if isinstance(work := procedure.work, Batches):
             work_done = [_mapped(work, make, opened)]
         else:
             work_done = _stages(work, make)
-        chain(*(approved or [opened]), *work_done, _report(procedure))
+        chain(*before, *work_done, _report(procedure))
 
     return build()
 
@@ -100,7 +104,7 @@ def _stages(steps: Sequence[Step], make: Callable[[Step], Any]) -> list[Any]:
 
 
 def _opening(procedure: Procedure) -> Any:
-    @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check)])
+    @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check) and not procedure.checks])
     def opening() -> Any:
         from pulsar_fleet.procedures import runner
 
@@ -113,15 +117,29 @@ def _opening(procedure: Procedure) -> Any:
         run.ledger.start_run(run.id, procedure.name, conf)
         if isinstance(work := procedure.work, Batches):
             return _with_session(procedure, lambda session: runner.read_batches(work, session))
-        if not procedure.check:
-            return None
-        planned = _with_session(procedure, lambda session: runner.check(procedure, session))
-        for finding in runner.read_findings(run):
-            log.warning("%s", finding.text())
-        log.info("%s\n%s", planned["headline"], runner.read_changes(run))
-        return planned
+        return _planned(procedure) if procedure.check and not procedure.checks else None
 
     return opening()
+
+
+def _check(procedure: Procedure) -> Any:
+    @task(task_id=procedure.checks, doc_md=inspect.getdoc(procedure.check))
+    def check() -> Any:
+        return _planned(procedure)
+
+    return check()
+
+
+def _planned(procedure: Procedure) -> JsonObject:
+    """Check, and log what the run would do."""
+    from pulsar_fleet.procedures import runner
+
+    planned = _with_session(procedure, lambda session: runner.check(procedure, session))
+    run = current_run(get_current_context())
+    for finding in runner.read_findings(run):
+        log.warning("%s", finding.text())
+    log.info("%s\n%s", planned["headline"], runner.read_changes(run))
+    return planned
 
 
 _OPENS = {
@@ -137,23 +155,40 @@ def _step(
     step: Step,
     batch: Any = None,
 ) -> Any:
-    def work(batch: JsonObject | None, spark: SparkJob | None = None) -> str:
+    def conclude(said: Said, batch: JsonObject) -> str:
         from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.procedures import runner
         from pulsar_fleet.procedures.procedure import Skipped, Unmet
 
-        context = get_current_context()
-        of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
-        said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         if isinstance(said, Skipped):
             raise AirflowSkipException(said.reason)
         if isinstance(said, Unmet):
             raise PreconditionFailed(said.said)
         log.info("%s", said)
         if step.name in emits:
-            emits[step.name][1](current_run(context), batch or {})
+            emits[step.name][1](current_run(get_current_context()), batch)
         # An XCom is a row of Airflow's database; the whole text is in the log and in the run's documents.
-        return said.partition("\n")[0]
+        return str(said).partition("\n")[0]
+
+    def work(batch: JsonObject | None, spark: SparkJob | None = None) -> str:
+        from pulsar_fleet.procedures import runner
+
+        of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
+        said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
+        return conclude(said, batch or {})
+
+    async def look(batch: JsonObject) -> Said:
+        from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+        from pulsar_fleet.procedures import runner
+
+        context = get_current_context()
+        conf = dict(context["params"])
+        named = {
+            setting: [await aread_connection(name) for name in names]
+            for setting, names in procedure.connections(conf).items()
+        }
+        opened = runner.open_session(conf, current_run(context), named, batch=batch, say=log.info)
+        async with opened as session:
+            return await runner.run_step(step, session)
 
     settings: dict[str, Any] = {
         "task_id": step.name,
@@ -163,6 +198,8 @@ def _step(
     if batch is not None:
         # Of a batch a step may have nothing to do: the next ones have.
         settings["trigger_rule"] = "none_failed"
+    if step.wait:
+        return StepSensor(step=step, look=look, conclude=conclude, batch=batch, **settings)
     if step.spark is None:
         return task(**settings)(work)(batch)
     from pulsar_fleet.airflow.operators.spark import SparkStepOperator

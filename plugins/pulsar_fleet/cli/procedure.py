@@ -140,7 +140,7 @@ class _ProcedureRun:
                     self._ask(step, session)
                 if not step.reads:
                     runner.note_change(self._run)
-                said = self._step(step.name, partial(runner.run_step, step), batch)
+                said = self._step(step.name, partial(runner.wait_for, step), batch)
             if isinstance(said, Unmet) and self._procedure.end is None:
                 raise PreconditionFailed(said.said)
             if isinstance(said, Unmet) or (isinstance(said, Skipped) and not batch):

@@ -210,3 +210,14 @@ def admin_url_problem(url: str) -> str:
     if parts.path.startswith(("/admin", "/lookup")):
         return f"has a path, {url!r}, which the calls add themselves"
     return ""
+
+
+def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:
+    """Refuse two connections to the same cluster.
+
+    :param names: the clusters' own.
+    """
+    if names[0] == names[1]:
+        raise InvalidRequest(
+            f"{source!r} and {target!r} both lead to cluster {names[0]!r}: name two different clusters."
+        )

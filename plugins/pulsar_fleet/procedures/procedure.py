@@ -56,11 +56,15 @@ class Checked:
     :param headline: one sentence.
     :param changes: a line each; without one nobody is asked.
     :param findings: a blocker among them stops the run.
+    :param text: for the person who approves, as Markdown; by default the changes as a list.
+    :param warnings: of the text, besides those among the findings.
     """
 
     headline: str
     changes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    text: str = ""
+    warnings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,36 @@ class Unmet:
     """What a step returns whose result is not the one that the run is for: it is done, and Airflow's task fails."""
 
     said: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """What a step returns that waits: it is called again later, in Airflow without a worker slot until then.
+
+    :param said: what is missing, as one line.
+    """
+
+    said: str
+
+
+Said = str | Skipped | Unmet | NotYet
+"""What a step returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """For how long a step may wait, over all attempts; then it fails, and looks once more when it is run again.
+
+    A cluster that does not answer is asked again until then.
+
+    :param minutes: the setting that says it.
+    :param advice: what to do when it has failed, with the commands of this run.
+    :param poll_seconds: between two looks, at least 5.
+    """
+
+    minutes: str
+    advice: Callable[[Run], str]
+    poll_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +160,17 @@ class Step:
     :param spark: the job that it may submit.
     :param beside: it does not need the step before it: Airflow runs both at once.
     :param asks: None where there is nothing to decide.
+    :param wait: of a step that may return `NotYet`.
     """
 
     name: str
-    work: Callable[[Session], Awaitable[str | Skipped | Unmet]]
+    work: Callable[[Session], Awaitable[Said]]
     reads: bool = False
     shows: bool = False
     spark: Application | None = None
     beside: bool = False
     asks: Callable[[Session], Question | None] | None = None
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +229,9 @@ class Procedure:
     :param work: its steps, or one `Batches` of them.
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
-    :param opening: id of the first task, which validates and checks.
+    :param opening: id of the first task, which validates, and checks unless `checks` names another one.
+    :param checks: id of the task that checks, behind the first one.
+    :param approves: id of the task that waits for approval.
     :param changes: whether a run with these settings may change something; None: no run does.
     :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
         argument. By default a report of what the steps said.
@@ -207,6 +245,8 @@ class Procedure:
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     opening: str = CHECK
+    checks: str = ""
+    approves: str = APPROVE
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
     changes: Callable[[JsonObject], bool] | None = field(default=lambda conf: not conf.get("dry_run"))
     end: Callable[[Run, JsonObject, Mapping[str, str]], Ending] | None = None
@@ -230,7 +270,7 @@ class Procedure:
         if self.check is None:
             return {**named, **self.own_settings}
         dry_run = setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing.")
-        return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run}
+        return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run} | dict(self.own_settings)
 
     @property
     def each(self) -> tuple[Step, ...]:
@@ -253,8 +293,8 @@ class Procedure:
 
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
-        approval = (APPROVE,) if self.check else ()
-        return (self.opening, *approval, *(step.name for step in self.each), REPORT)
+        checked = (*([self.checks] if self.checks else ()), self.approves) if self.check else ()
+        return (self.opening, *checked, *(step.name for step in self.each), REPORT)
 
     def connections(self, conf: JsonObject) -> dict[str, list[str]]:
         """Setting → the names of connections that it has in a run."""

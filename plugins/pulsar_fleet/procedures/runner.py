@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, blockers
-from pulsar_fleet.procedures.procedure import Batches, Ending, Procedure, Session, Skipped, Step, Unmet
+from pulsar_fleet.procedures.procedure import Batches, Ending, NotYet, Procedure, Said, Session, Step, Unmet, Wait
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
 _PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md", "steps/{}.json"
-_BATCHES, _CHANGES = "batches.json", "changes-begun.json"
+_BATCHES, _CHANGES, _WAITED = "batches.json", "changes-begun.json", "waits/{}.json"
 
 
 @asynccontextmanager
@@ -45,17 +48,17 @@ async def check(procedure: Procedure, session: Session) -> JsonObject:
     """Check and store what the run would do; returns what `PlanApprovalOperator` reads."""
     assert procedure.check is not None
     checked, run = await procedure.check(session), session.run
-    listed = "\n".join(f"* {line}" for line in checked.changes)
+    text = checked.text or "\n".join(f"* {line}" for line in checked.changes)
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
     stopping = len(blockers(checked.findings))
     planned: JsonObject = {
         "id": run.id.rpartition("/")[2],
         "headline": checked.headline,
-        "text": run.artefacts.write(run.id, _TEXT, listed.encode()).to_json(),
+        "text": run.artefacts.write(run.id, _TEXT, text.encode()).to_json(),
         "findings": findings.to_json(),
         "changes": len(checked.changes),
         "blockers": stopping,
-        "warnings": len(checked.findings) - stopping,
+        "warnings": len(checked.findings) - stopping + checked.warnings,
     }
     run.artefacts.write_json(run.id, _PLANNED, planned)
     return planned
@@ -86,13 +89,51 @@ def stored_batches(run: Run) -> list[JsonObject]:
     return list(run.stored(_BATCHES) or ())
 
 
-async def run_step(step: Step, session: Session) -> str | Skipped | Unmet:
-    """Run a step, also one that has run before, and store what it says; of a skipped one nothing is stored."""
-    said = await step.work(session)
-    if not isinstance(said, Skipped):
+async def run_step(step: Step, session: Session) -> Said:
+    """Run a step, also one that has run before, and store what it says; of one that is skipped or waits nothing."""
+    try:
+        said = await step.work(session)
+    except Unavailable as error:
+        if step.wait is None:
+            raise
+        # A broker may restart: a wait goes on until its end.
+        said = NotYet(str(error))
+    if isinstance(said, str | Unmet):
         text = said.said if isinstance(said, Unmet) else said
         session.run.artefacts.write_json(session.run.id, session.stored_at(_RESULT.format(step.name)), text)
     return said
+
+
+async def wait_for(step: Step, session: Session) -> Said:
+    """Run a step until it does not wait any more, with a line of progress for each look; for the terminal.
+
+    :raises PreconditionFailed: it has waited as long as it may.
+    """
+    while isinstance(said := await run_step(step, session), NotYet):
+        wait = wait_of(step)
+        seconds = float(session.conf[wait.minutes]) * 60
+        if waited_seconds(step, session) >= seconds:
+            raise PreconditionFailed(missed_text(step, session.run, seconds, said.said))
+        session.say(said.said)
+        await asyncio.sleep(wait.poll_seconds)
+    return said
+
+
+def wait_of(step: Step) -> Wait:
+    """For how long a step may wait."""
+    if step.wait is None:
+        raise TypeError(f"{step.name} returned NotYet and has no Wait.")
+    return step.wait
+
+
+def waited_seconds(step: Step, session: Session) -> float:
+    """For how long a step has waited, over all attempts; the first call begins to count."""
+    return session.run.waited_seconds(session.stored_at(_WAITED.format(step.name)))
+
+
+def missed_text(step: Step, run: Run, seconds: float, said: str) -> str:
+    """Why a step that waited so long has failed, and what to do."""
+    return f"After {duration(seconds)}: {said}. {wait_of(step).advice(run)}"
 
 
 def said_by(session: Session, name: str) -> str | None:

@@ -48,19 +48,15 @@ _DEFAULTS = {name: setting.default for name, setting in SETTINGS.items()}
 
 async def read_batches(session: Session) -> list[JsonObject]:
     """Refuse one cluster twice and namespaces that the source lacks; returns the namespaces of each Spark job."""
-    from pulsar_fleet.cluster.errors import InvalidRequest
+    from pulsar_fleet.cluster.connection import refuse_same_cluster
     from pulsar_fleet.cluster.names import parse_namespaces
     from pulsar_fleet.snapshot.tenants import require_namespaces
     from pulsar_fleet.verification.request import FOLDER
 
     source, target = (session.clusters[name] for name in ("source", "target"))
     names = parse_namespaces(session.conf["namespaces"])
-    first, second = await asyncio.gather(source.cluster_name(), target.cluster_name())
-    if first == second:
-        raise InvalidRequest(
-            f"{session.conf['source']!r} and {session.conf['target']!r} both lead to cluster {first!r}: name two "
-            "different clusters."
-        )
+    both = await asyncio.gather(source.cluster_name(), target.cluster_name())
+    refuse_same_cluster(session.conf["source"], session.conf["target"], both)
     await require_namespaces(source, names)
     size = session.conf["namespaces_per_job"]
     parts = [[str(name) for name in names[start : start + size]] for start in range(0, len(names), size)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.airflow.conf import refuse_same_cluster
+from pulsar_fleet.cluster.connection import refuse_same_cluster
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
 from pulsar_fleet.settings.setting import refuse_unknown_settings

@@ -1,4 +1,4 @@
-"""How the sensors of replication and failover wait: in the triggerer, and for the minutes of the run; no cluster."""
+"""How steps and the sensor of replication wait: in the triggerer, and for the minutes of the run; no cluster."""
 
 from __future__ import annotations
 
@@ -12,18 +12,29 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from pulsar_fleet.airflow.sensors import run_limit
-from pulsar_fleet.airflow.sensors.failover import ApplicationsArrivedSensor
 from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
+from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
 from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.procedures.procedure import NotYet, Skipped, Step, Wait
 
 LINKS = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"], "drain_minutes": 60}
 PARAMS = {**LINKS, "origin": "blue", "target": "green", "arrival_minutes": 60}
 RUN = SimpleNamespace(dag_id="replicate_namespaces", run_id="1")
-KINDS = [(BacklogSentSensor, {"planned": {"ends": True}}), (ApplicationsArrivedSensor, {})]
+
+
+async def look(_: Any) -> str:
+    """What the tests replace."""
+    raise NotImplementedError
+
+
+ARRIVED = Step("wait", look, wait=Wait("arrival_minutes", lambda run: f"See {run.id}."))
+STEP: dict[str, Any] = {"step": ARRIVED, "look": look, "conclude": lambda said, _: str(said)}
+KINDS = [(BacklogSentSensor, {"planned": {"ends": True}}), (StepSensor, STEP)]
 kinds = pytest.mark.parametrize(("kind", "own"), KINDS, ids=lambda value: getattr(value, "__name__", ""))
 
 
@@ -99,3 +110,33 @@ def test_no_ending_link_skips_the_sensor(records: Path) -> None:
     sensor = BacklogSentSensor(task_id="wait", planned={"ends": False})
     with pytest.raises(AirflowSkipException, match="No link ends"):
         sensor.execute(context())
+
+
+def test_a_step_that_waited_too_long_says_what_to_do_and_looks_once_more(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [NotYet("4 are missing"), "all are there"]
+    concluded: list[object] = []
+
+    async def arrive(batch: object) -> Any:
+        assert batch == {}
+        return answers.pop(0)
+
+    monkeypatch.setattr(Run, "waited_seconds", lambda *_: 3600.0)
+    own = {"step": ARRIVED, "look": arrive, "conclude": lambda said, _: concluded.append(said) or ""}
+    with pytest.raises(WaitTimedOut) as late:
+        StepSensor(task_id="wait", **own).execute(context())
+    assert str(late.value) == "After 60 min: 4 are missing. See replicate_namespaces/1."
+    StepSensor(task_id="wait", **own).execute(context())
+    assert concluded == ["all are there"]
+
+
+def test_a_step_that_is_skipped_while_it_waits_ends_the_wait(records: Path) -> None:
+    async def nothing(_: object) -> Skipped:
+        return Skipped("Nobody is missing.")
+
+    def conclude(said: Skipped, _: object) -> str:
+        raise AirflowSkipException(said.reason)
+
+    with pytest.raises(AirflowSkipException, match="Nobody is missing"):
+        StepSensor(task_id="wait", step=ARRIVED, look=nothing, conclude=conclude).execute(context())

@@ -22,6 +22,7 @@ from pulsar_fleet.procedures.procedure import (
     Checked,
     Ended,
     Ending,
+    NotYet,
     Permission,
     Procedure,
     Question,
@@ -29,8 +30,10 @@ from pulsar_fleet.procedures.procedure import (
     Skipped,
     Step,
     Unmet,
+    Wait,
 )
 from pulsar_fleet.report.failure import failed_report
+from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import allow_changes
 
 
@@ -192,3 +195,49 @@ def test_a_step_that_fails_says_why_and_what_stays(
     with pytest.raises(typer.Exit) as done:
         command_of(procedure)(as_json=False, resume=run_id, yes=True)
     assert done.value.exit_code == 3
+
+
+def waiting(answers: list[str | NotYet | Exception]) -> Procedure:
+    """One step that answers one after the other, without a pause."""
+
+    async def arrive(_: Session) -> str | NotYet:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    limit = setting(1, type="integer", title="", description="")
+    wait = Wait("minutes", lambda run: f"See {run.id}.", poll_seconds=0.0)
+    return replace(
+        batched([], set()), own_settings={"minutes": limit}, work=(Step("arrive", arrive, reads=True, wait=wait),)
+    )
+
+
+def test_a_step_waits_on_the_terminal_also_while_a_cluster_restarts(records: object, said: list[str]) -> None:
+    answers: list[str | NotYet | Exception] = [NotYet("2 are missing"), Unavailable("green restarts."), "all are there"]
+    with pytest.raises(typer.Exit) as ended:
+        command_of(waiting(answers))(as_json=False, resume=None, minutes=1)
+    assert (ended.value.exit_code, answers) == (3, [])
+
+
+def test_a_wait_ends_with_its_minutes_and_goes_on_by_resume(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[str | NotYet | Exception] = [NotYet("2 are missing")]
+    monkeypatch.setattr(Run, "waited_seconds", lambda *_: 60.0)
+    with pytest.raises(typer.Exit) as late:
+        command_of(waiting(answers))(as_json=False, resume=None, minutes=1)
+    (run_id,) = {*re.findall(r"cli/compare-parts-[\w-]+", "\n".join(said))}
+    assert (late.value.exit_code, f"After 60 s: 2 are missing. See {run_id}." in said) == (4, True), said
+    answers.append("all are there")
+    with pytest.raises(typer.Exit) as ended:
+        command_of(waiting(answers))(as_json=False, resume=run_id, minutes=1)
+    assert (ended.value.exit_code, answers) == (3, [])
+
+
+def test_a_step_without_a_limit_must_not_wait(session: Session) -> None:
+    async def arrive(_: Session) -> NotYet:
+        return NotYet("2 are missing")
+
+    with pytest.raises(TypeError, match="arrive returned NotYet and has no Wait"):
+        asyncio.run(runner.wait_for(Step("arrive", arrive), session))

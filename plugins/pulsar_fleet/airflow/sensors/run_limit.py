@@ -6,7 +6,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
@@ -28,7 +28,7 @@ class RunLimitedSensor(WaitingSensor):
     :param timeout: seconds until it fails, if the setting is longer.
     """
 
-    setting: ClassVar[str]
+    setting: str
     """The key of the run's configuration with the minutes."""
 
     def __init__(

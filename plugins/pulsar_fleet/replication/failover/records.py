@@ -14,10 +14,8 @@ from pulsar_fleet.replication.failover.prepare import Prepared
 
 FORECAST = "failover-forecast.json"
 ANNOUNCED = "failover-announced.json"
-TEXT = "failover-announced.md"
 PREPARED = "failover-prepared.json"
 OUTCOME = "failover-outcome.json"
-_WAITING = "failover-waiting.json"
 
 Stored = TypeVar("Stored", bound=Document)
 
@@ -51,11 +49,6 @@ def stored_forecast(run: Run, name: str = FORECAST) -> Forecast:
     if forecast is None:
         raise NotFound(f"Run {run.id!r} has no forecast of a failover; make one with: pulsar-fleet forecast-failover")
     return forecast
-
-
-def waited_seconds(run: Run) -> float:
-    """How long the run has waited for applications; the first call begins to count."""
-    return run.waited_seconds(_WAITING)
 
 
 def _read(run: Run, name: str, form: type[Stored]) -> Stored | None:

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.replication.failover.forecast import Forecast
 from pulsar_fleet.replication.failover.measure import forecast_target_alone, forecast_with_both
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome
 from pulsar_fleet.replication.failover.outcome_reader import read_outcome
 from pulsar_fleet.replication.failover.prepare import Prepared, create_subscriptions
-from pulsar_fleet.replication.failover.records import ANNOUNCED, FORECAST, OUTCOME, PREPARED, TEXT, stored_forecast
-from pulsar_fleet.replication.failover.report import forecast_body, headline, owner_steps, waiting_text
+from pulsar_fleet.replication.failover.records import ANNOUNCED, FORECAST, OUTCOME, PREPARED, stored_forecast
+from pulsar_fleet.replication.failover.report import waiting_text
 
 REACH_SECONDS = 5.0
 """How long a cluster that applications leave may not answer before the forecast is made without it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announced(Document):
-    """A failover that waits for approval.
-
-    :param text: the forecast and what the owners do, as Markdown.
-    :param changes: the number of subscriptions.
-    :param warnings: subscriptions that would lose messages, or of which that is unknown.
-    """
-
-    id: str
-    headline: str
-    text: Reference
-    changes: int
-    warnings: int
-    blockers: int = 0
 
 
 async def forecast_failover(
@@ -68,22 +46,14 @@ async def forecast_failover(
 
 async def announce_failover(
     origin: ClusterConnection, target: ClusterConnection, selection: Selection, run: Run
-) -> Announced:
-    """Forecast, and record the text for the person who approves the failover. Changes nothing; see `forecast_failover`.
+) -> Forecast:
+    """Forecast a failover that waits for approval. Changes nothing; see `forecast_failover`.
 
     The forecast is recorded under another name too: later ones do not replace which subscriptions had consumers.
     """
     forecast = await forecast_failover(origin, target, selection, run)
     run.artefacts.write(run.id, ANNOUNCED, forecast.to_bytes())
-    text = f"```\n{forecast_body(forecast)}\n```\n\n{owner_steps(forecast)}\n"
-    redelivered = counted(forecast.redelivered, "message")
-    return Announced(
-        id=run.id,
-        headline=f"{headline(forecast)}: {redelivered} redelivered, {forecast.lost:,} lost.",
-        text=run.artefacts.write(run.id, TEXT, text.encode()),
-        changes=len(forecast.rows()),
-        warnings=sum(row.lost != 0 for row in forecast.rows()),
-    )
+    return forecast
 
 
 async def arrival(origin: ClusterConnection, target: ClusterConnection, run: Run) -> str:
