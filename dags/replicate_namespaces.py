@@ -15,36 +15,9 @@ The page `docs/replicate_namespaces.md` says what to do if a task fails, and how
 
 from __future__ import annotations
 
-from airflow.sdk import dag
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.replication import REPLICATION
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
-from pulsar_fleet.airflow.tasks import replication
-from pulsar_fleet.settings.replication import SETTINGS
-
-
-@dag(
-    schedule=None,
-    catchup=False,
-    params=form(SETTINGS),
-    default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
-    tags=["pulsar", "replication"],
-    **run_alerts("replicate_namespaces"),
-)
-def replicate_namespaces():
-    planned = replication.plan_changes()
-    approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
-    contents = replication.apply_contents(planned=planned)
-    started = replication.start_links(planned=planned)
-    confirmed = replication.confirm_links(planned=planned)
-    sent = BacklogSentSensor(task_id="wait_sent", planned=planned)
-    ended = replication.end_links(planned=planned)
-    replication.read_request() >> planned >> approved >> contents >> started >> confirmed
-    confirmed >> sent >> ended >> replication.write_report()
-
-
-replicate_namespaces()
+# read_request → plan_changes → approve_plan → apply_contents → start_links → confirm_links → wait_sent → end_links →
+# write_report
+replicate_namespaces = procedure_dag(REPLICATION, doc_md=__doc__, tags=["pulsar", "replication"])

@@ -20,36 +20,9 @@ a call that would lower it. The page `docs/serve_read_only.md` says what to do i
 
 from __future__ import annotations
 
-from airflow.sdk import dag
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.read_only import READ_ONLY
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import read_only
-from pulsar_fleet.settings.read_only import SERVE_READ_ONLY
-
-
-@dag(
-    schedule=None,
-    catchup=False,
-    params=form(SERVE_READ_ONLY),
-    default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
-    tags=["pulsar", "read-only"],
-    **run_alerts("serve_read_only"),
-)
-def serve_read_only():
-    planned = read_only.plan_changes()
-    approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
-    created = read_only.create_topics(planned=planned)
-    owned = read_only.confirm_brokers(planned=planned)
-    linked = read_only.link_topics(planned=planned)
-    confirmed = read_only.confirm_links(planned=planned)
-    removed = read_only.remove_topics(planned=planned)
-    read_only.read_request() >> planned >> approved >> created >> owned >> linked
-    linked >> confirmed >> removed
-    removed >> read_only.write_report()
-
-
-serve_read_only()
+# read_request → plan_changes → approve_plan → create_topics → confirm_brokers → link_topics → confirm_links →
+# remove_topics → write_report
+serve_read_only = procedure_dag(READ_ONLY, doc_md=__doc__, tags=["pulsar", "read-only"])

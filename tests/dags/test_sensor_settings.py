@@ -18,7 +18,7 @@ from pulsar_fleet.airflow import PulsarSubscriptionSensor
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.sensors import migration as sensors
 from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
-from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
+from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -29,6 +29,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import NOBODY, Move, Moves, Strategy
 from pulsar_fleet.migration.prepare.lease import release
+from pulsar_fleet.procedures.replication import REPLICATION
 
 pytestmark = [pytest.mark.migration, pytest.mark.usefixtures("play")]
 
@@ -154,7 +155,8 @@ def test_settings_that_contradict_are_refused(kind: type[Any], settings: dict[st
         kind(task_id="wait", **settings)
 
 
-def test_the_sensor_of_replication_takes_mode_interval_and_timeout() -> None:
+def test_the_task_of_a_step_that_waits_takes_mode_interval_and_timeout() -> None:
     settings: dict[str, Any] = {"mode": "poke", "poke_interval": 7, "timeout": 70, "soft_fail": True}
-    sensor = BacklogSentSensor(task_id="wait", planned={}, **settings)
+    (step,) = (step for step in REPLICATION.each if step.wait)
+    sensor = StepSensor(task_id="wait", procedure=REPLICATION, step=step, conclude=lambda *_: "", **settings)
     assert {name: getattr(sensor, name) for name in settings} == settings

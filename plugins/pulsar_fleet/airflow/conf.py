@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.cluster.json import JsonObject
@@ -11,6 +12,7 @@ from pulsar_fleet.cluster.json import JsonObject
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.ledger.run import Run
@@ -20,10 +22,23 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
     from pulsar_fleet.migration.procedure import Procedure
 
+Result = TypeVar("Result")
+
 
 def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
     """All clusters of the form."""
     return [cluster_connection(name) for name in params["clusters"]]
+
+
+def with_cluster(params: dict[str, Any], work: Callable[[AdminClient], Awaitable[Result]]) -> Result:
+    """Call a step with the cluster of the form."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
+
+    async def run() -> Result:
+        async with AdminClient(cluster_connection(params["cluster"])) as admin:
+            return await work(admin)
+
+    return asyncio.run(run())
 
 
 def inputs_of(context: Context) -> tuple[dict[str, Any], Sides, Run, DagParsing]:

@@ -134,7 +134,7 @@ def _planned(procedure: Procedure) -> JsonObject:
     """Check, and log what the run would do."""
     from pulsar_fleet.procedures import runner
 
-    planned = _with_session(procedure, lambda session: runner.check(procedure, session))
+    planned, _ = _with_session(procedure, lambda session: runner.check(procedure, session))
     run = current_run(get_current_context())
     for finding in runner.read_findings(run):
         log.warning("%s", finding.text())
@@ -176,20 +176,6 @@ def _step(
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})
 
-    async def look(batch: JsonObject) -> Said:
-        from pulsar_fleet.airflow.hooks.pulsar import aread_connection
-        from pulsar_fleet.procedures import runner
-
-        context = get_current_context()
-        conf = dict(context["params"])
-        named = {
-            setting: [await aread_connection(name) for name in names]
-            for setting, names in procedure.connections(conf).items()
-        }
-        opened = runner.open_session(conf, current_run(context), named, batch=batch, say=log.info)
-        async with opened as session:
-            return await runner.run_step(step, session)
-
     settings: dict[str, Any] = {
         "task_id": step.name,
         "outlets": [emits[step.name][0]] if step.name in emits else [],
@@ -199,7 +185,7 @@ def _step(
         # Of a batch a step may have nothing to do: the next ones have.
         settings["trigger_rule"] = "none_failed"
     if step.wait:
-        return StepSensor(step=step, look=look, conclude=conclude, batch=batch, **settings)
+        return StepSensor(procedure=procedure, step=step, conclude=conclude, batch=batch, **settings)
     if step.spark is None:
         return task(**settings)(work)(batch)
     from pulsar_fleet.airflow.operators.spark import SparkStepOperator

@@ -15,6 +15,7 @@ from pulsar_fleet.cli.options import CLUSTER_HELP, Resume, Yes
 from pulsar_fleet.cli.runs import begin_run, grant, new_run_id, require_approval, resumable_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
@@ -40,6 +41,7 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
         arguments={
             name: text if name in procedure.own_settings else f"{text} {CLUSTER_HELP}"
             for name, text in procedure.clusters.items()
+            if name in procedure.required
         },
         required=False,
     )
@@ -69,6 +71,10 @@ def main(procedure: Procedure) -> None:
     typer.run(command_of(procedure, program=""))
 
 
+class _Blocked(PreconditionFailed):
+    """The check found what forbids the run; its result is a result of the command."""
+
+
 class _ProcedureRun:
     """One run; a resumed one whose plan was approved does what is left."""
 
@@ -82,6 +88,7 @@ class _ProcedureRun:
         self._word = word
         self._yes = yes
         self._current = procedure.opening
+        self._connections: dict[str, Sequence[ClusterConnection]] | None = None
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
@@ -101,6 +108,9 @@ class _ProcedureRun:
             raise
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
         changed = runner.may_have_changed(self._run)
+        if isinstance(problem, _Blocked):
+            self._terminal.note(str(problem), style="red")
+            return {"run": self._run.id, **ending.document}, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             raise problem
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
@@ -160,25 +170,25 @@ class _ProcedureRun:
 
     def _approve(self) -> bool:
         """Whether the steps may begin; a dry run and a plan without changes end here."""
-        planned = self._step(self._current, lambda session: runner.check(self._procedure, session))
-        findings = runner.read_findings(self._run)
-        shown = [planned["headline"], *(finding.text() for finding in findings), runner.read_changes(self._run)]
-        self._terminal.show("\n".join(filter(None, shown)))
-        if not self._procedure.may_change(self._conf):
-            return False
+        self._current = self._procedure.checks or self._procedure.opening
+        planned, checked = self._step(self._current, lambda session: runner.check(self._procedure, session))
+        findings, dry_run = checked.findings, not self._procedure.may_change(self._conf)
+        parts = (planned["headline"], findings_text(findings) if findings else "", checked.plain or checked.markdown())
+        (self._terminal.say if self._yes or dry_run else self._terminal.show)("\n\n".join(filter(None, parts)))
         if planned["blockers"]:
-            raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
+            raise _Blocked(refusal_text(findings, "Nothing has been changed."))
+        if dry_run:
+            return False
         question = f"Make these {planned['changes']} changes?" if planned["changes"] else None
         require_approval(self._terminal, self._run, f"plan {planned['id']}", question, yes=self._yes, subject="plan")
         return True
 
     def _step(self, name: str, work: Callable[[Session], Awaitable[Result]], batch: JsonObject | None = None) -> Result:
         async def step(say: Callable[[str], None]) -> Result:
-            connections = {
-                setting: await self._reached(setting, sides)
-                for setting, sides in _named(self._procedure, self._conf).items()
-            }
-            opened = runner.open_session(self._conf, self._run, connections, batch=batch or {}, say=say)
+            if self._connections is None:
+                named = _named(self._procedure, self._conf).items()
+                self._connections = {setting: await self._reached(setting, sides) for setting, sides in named}
+            opened = runner.open_session(self._conf, self._run, self._connections, batch=batch or {}, say=say)
             async with opened as session:
                 return await work(session)
 
@@ -186,38 +196,43 @@ class _ProcedureRun:
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
         """Of a list the clusters that do not answer too: its procedure decides what that means."""
-        return await reach_all(sides) if isinstance(self._conf[setting], list) else [(await reach(sides[0])).connection]
+        return (
+            await reach_all(sides)
+            if isinstance(self._conf[setting], list)
+            else [(await reach(side)).connection for side in sides]
+        )
 
 
 def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
-    """Setting → its connections; in the environment the first of all has the credentials of the source."""
-    sides, named = chain([Side.SOURCE], repeat(Side.TARGET)), procedure.connections(conf).items()
-    return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named}
+    """Setting → its connections; in the environment the first one and those of a list have the source's credentials."""
+    sides, named = chain([Side.SOURCE], repeat(Side.TARGET)), procedure.connections(conf)
+    of = {name: Side.SOURCE if isinstance(conf[name], list) else next(sides) for name in named}
+    return {setting: [named_cluster(name, of[setting]) for name in names] for setting, names in named.items()}
 
 
 def _begun(
     terminal: Terminal, procedure: Procedure, conf: JsonObject, word: str, *, yes: bool
 ) -> tuple[Run, JsonObject]:
-    if missing := [name for name in procedure.clusters if not conf[name]]:
+    if missing := [name for name in procedure.required if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     for name, setting in procedure.settings.items():
         if setting.schema.get("minItems") and not conf.get(name):
-            word = (setting.option or name).replace("_", "-")
-            raise UsageError(f"Missing option --{word}: {setting.description}")
+            option = (setting.option or name).replace("_", "-")
+            raise UsageError(f"Missing option --{option}: {setting.description}")
     with usage_errors():
         procedure.validate(conf)
     _named(procedure, conf)
     if procedure.may_change(conf):
         require_consent("clusters", yes=yes)
     run = Run.open(new_run_id(procedure.word))
-    begin_run(terminal, run, procedure.recorded_as, conf, command=word)
+    begin_run(terminal, run, procedure.recorded_as or procedure.name, conf, command=word)
     return run, conf
 
 
 def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
     if any(conf[name] for name in procedure.clusters):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
-    run, recorded = resumable_run(run_id, procedure.recorded_as)
+    run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name)
     if procedure.may_change(recorded):
         require_consent("clusters", yes=yes)
     run.ledger.resume_run(run_id)

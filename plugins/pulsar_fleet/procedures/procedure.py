@@ -57,6 +57,7 @@ class Checked:
     :param changes: a line each; without one nobody is asked.
     :param findings: a blocker among them stops the run.
     :param text: for the person who approves, as Markdown; by default the changes as a list.
+    :param plain: the changes for a terminal; by default the text.
     :param warnings: of the text, besides those among the findings.
     """
 
@@ -64,7 +65,12 @@ class Checked:
     changes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     text: str = ""
+    plain: str = ""
     warnings: int = 0
+
+    def markdown(self) -> str:
+        """For the person who approves."""
+        return self.text or "\n".join(f"* {line}" for line in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +113,14 @@ class Wait:
     :param minutes: the setting that says it.
     :param advice: what to do when it has failed, with the commands of this run.
     :param poll_seconds: between two looks, at least 5.
+    :param in_triggerer: a look is a few calls of the admin API and the step is a function of a module: Airflow looks
+        without a worker.
     """
 
     minutes: str
     advice: Callable[[Run], str]
     poll_seconds: float = 15.0
+    in_triggerer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +238,7 @@ class Procedure:
     :param work: its steps, or one `Batches` of them.
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
+    :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
     :param approves: id of the task that waits for approval.
@@ -244,6 +254,7 @@ class Procedure:
     work: tuple[Step, ...] | Batches
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
+    recorded_as: str = ""
     opening: str = CHECK
     checks: str = ""
     approves: str = APPROVE
@@ -282,11 +293,6 @@ class Procedure:
         """Its command on the terminal."""
         return self.command or self.name.replace("_", "-")
 
-    @property
-    def recorded_as(self) -> str:
-        """The procedure of a command's run in the ledger: those of its DAG have `name`."""
-        return self.command or self.name
-
     def may_change(self, conf: JsonObject) -> bool:
         """Whether a run with these settings may change something."""
         return self.changes is not None and self.changes(conf)
@@ -298,4 +304,10 @@ class Procedure:
 
     def connections(self, conf: JsonObject) -> dict[str, list[str]]:
         """Setting → the names of connections that it has in a run."""
-        return {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}
+        named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}
+        return {name: [*filter(None, names)] for name, names in named.items()}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The clusters without which there is no run."""
+        return tuple(name for name in self.clusters if self.settings[name].is_example)

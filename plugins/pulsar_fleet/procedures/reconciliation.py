@@ -204,6 +204,7 @@ def _found_or_none(run: Run) -> DriftSummary | None:
 RECONCILIATION = Procedure(
     name="reconcile_policies",
     command="reconcile",
+    recorded_as="reconcile",
     summary="Report drift between clusters, and repair it with --mode repair. Exits with 3 if drift remains.",
     clusters={"clusters": "At least two clusters: admin URLs or Airflow connection ids."},
     own_settings=RECONCILE.declared,

@@ -15,7 +15,18 @@ from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, blockers
-from pulsar_fleet.procedures.procedure import Batches, Ending, NotYet, Procedure, Said, Session, Step, Unmet, Wait
+from pulsar_fleet.procedures.procedure import (
+    Batches,
+    Checked,
+    Ending,
+    NotYet,
+    Procedure,
+    Said,
+    Session,
+    Step,
+    Unmet,
+    Wait,
+)
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
@@ -39,29 +50,36 @@ async def open_session(
         clusters = {
             name: await stack.enter_async_context(AdminClient(named[0]))
             for name, named in connections.items()
-            if not isinstance(conf[name], list)
+            if named and not isinstance(conf[name], list)
         }
         yield Session(conf, run, clusters, {name: tuple(named) for name, named in connections.items()}, **of_step)
 
 
-async def check(procedure: Procedure, session: Session) -> JsonObject:
-    """Check and store what the run would do; returns what `PlanApprovalOperator` reads."""
+async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Checked]:
+    """Check and store what the run would do; returns what `PlanApprovalOperator` reads, and what it was made of."""
     assert procedure.check is not None
-    checked, run = await procedure.check(session), session.run
-    text = checked.text or "\n".join(f"* {line}" for line in checked.changes)
+    run = session.run
+    # That of an earlier attempt is no result of this one.
+    run.artefacts.write_json(run.id, _PLANNED, None)
+    checked = await procedure.check(session)
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
     stopping = len(blockers(checked.findings))
     planned: JsonObject = {
         "id": run.id.rpartition("/")[2],
         "headline": checked.headline,
-        "text": run.artefacts.write(run.id, _TEXT, text.encode()).to_json(),
+        "text": run.artefacts.write(run.id, _TEXT, checked.markdown().encode()).to_json(),
         "findings": findings.to_json(),
         "changes": len(checked.changes),
         "blockers": stopping,
         "warnings": len(checked.findings) - stopping + checked.warnings,
     }
     run.artefacts.write_json(run.id, _PLANNED, planned)
-    return planned
+    return planned, checked
+
+
+def is_planned(run: Run) -> bool:
+    """Whether this attempt of the run has checked: its steps may go on with an earlier plan, its report may not."""
+    return isinstance(run.stored(_PLANNED), dict)
 
 
 def read_findings(run: Run) -> tuple[Finding, ...]:
@@ -173,9 +191,9 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
 
 
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
-    planned = run.stored(_PLANNED)
-    if not isinstance(planned, dict):
+    if not is_planned(run):
         return unplanned_report(failed)
+    planned: JsonObject = run.stored(_PLANNED)
     said = {step.name: text for step in procedure.each if (text := _said(run, step.name)) is not None}
     lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])

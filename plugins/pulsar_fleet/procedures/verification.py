@@ -224,6 +224,7 @@ _JOB_READS = ("source", "target")
 VERIFICATION = Procedure(
     name="verify_clusters",
     command="verify",
+    recorded_as="verify",
     summary="Verify that two clusters are equal. Exits with 3 if they differ, with 6 if it is inconclusive.",
     clusters={
         "source": "Cluster that holds the originals: admin URL or Airflow connection id.",

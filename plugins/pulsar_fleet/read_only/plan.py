@@ -85,6 +85,18 @@ class ReadOnlyPlan(Document):
         """The pairs that this run links."""
         return tuple(pair for pair in self.pairs if pair.links)
 
+    def changes(self) -> tuple[str, ...]:
+        """What changes, a line each."""
+        if self.remove:
+            taken = [f"take {pair.shadow} away" for pair in self.pairs]
+            taken += [f"delete the namespace {self.namespace}"] if self.empties else []
+            return (*taken, *(["delete its isolation policy"] if self.releases else ()))
+        return (
+            *(change.label for change in self.contents.changes),
+            *(f"move {self.namespace}/{bundle} to {broker}" for bundle, broker in self.moving.items()),
+            *(f"link {pair.shadow} to {pair.source}" for pair in self.linking),
+        )
+
     def calls(self) -> list[Call]:
         """Every call that changes or loads something, in the order in which they are sent."""
         if self.remove:

@@ -188,11 +188,7 @@ def call_lines(stored: ReadOnlyPlan) -> list[str]:
 def _stored(planned: ReadOnlyPlan, findings: Sequence[Finding], run: Run) -> StoredReadOnlyPlan:
     stopping = len(blockers(findings))
     lines = call_lines(planned)
-    changes = (
-        len(planned.pairs) + planned.empties + planned.releases
-        if planned.remove
-        else len(planned.contents.changes) + len(planned.moving) + len(planned.linking)
-    )
+    changes = len(planned.changes())
     verb = "no longer served" if planned.remove else "served"
     headline = (
         f"{counted(len(planned.pairs), 'topic')} {verb} read-only in {planned.namespace} on {planned.cluster}: "

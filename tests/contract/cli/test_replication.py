@@ -57,7 +57,12 @@ async def test_a_killed_command_is_repeated_to_its_end(
     await make_origin(on_blue, namespace)
     command = ("replicate", *shell.sides, "--namespaces", namespace, "--yes")
     shell.killed(*command, after="apply_contents")
-    shell.killed(*command, after="start_links")
+    killed = shell.killed(*command, after="start_links")
+    (run_id,) = {*re.findall(r"cli/replicate-[\w-]+", killed)}
+    resumed = shell.run("replicate", "--resume", run_id, "--yes")
+    assert (resumed.state, "apply_contents" in resumed.err) == (DONE, False), resumed.err
+    assert "8 of 8 links are connected and send." in resumed.out
+    assert f"pulsar-fleet undo {run_id}/contents/green" in resumed.out
     done = shell.run(*command, "--json")
     assert done.state == DONE, done.err
     assert (done.document["links"]["links"], done.document["links"]["broken"]) == (8, [])
@@ -73,7 +78,10 @@ async def test_a_blocker_stops_the_command(
     events, _ = await make_origin(on_blue, namespace)
     await make_origin(on_green, namespace)
     await on_green.post(f"/{events.path}/partitions", 5, updateLocalTopicOnly=True)
-    done = shell.run("replicate", *shell.sides, "--namespaces", namespace, "--yes")
-    assert done.state == REFUSED
+    command = ("replicate", *shell.sides, "--namespaces", namespace)
+    done, dry, document = shell.at_once((*command, "--yes"), (*command, "--dry-run"), (*command, "--yes", "--json"))
+    assert (done.state, dry.state, document.state) == (REFUSED,) * 3
     assert "partitions-differ" in done.out
+    assert "The calls, in their order:" in dry.out
+    assert [row["id"] for row in document.document["findings"] if row["severity"] == "blocker"] == ["partitions-differ"]
     assert (await on_blue.namespace(namespace) or {})["replication_clusters"] == ["blue"]

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from tests.support.data_centres import make_lagging, plan, request_of
 
-from pulsar_fleet.airflow.sensors.replication import open_backlog
+from pulsar_fleet.airflow.sensors.step import open_look
 from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.procedures.procedure import Session
+from pulsar_fleet.procedures.replication import REPLICATION, checked
 
 
 @pytest.fixture
@@ -40,9 +42,16 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
     namespace = new_namespace()
     events = await make_lagging(connections, on_blue, on_green, namespace)
     done = await plan(connections, request_of("blue", leaving=["green"], namespaces=[str(namespace)]), "leave")
-    groups = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"]}
-    arguments = {"connections": groups, "planned": done.planned.to_json(), "run_id": done.run.id}
-    trigger = WaitTrigger(look=open_backlog, arguments=arguments, poll_seconds=1, until=time.time() + 600, end=9.0)
+    conf = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"], "dry_run": False}
+    checked(Session(conf, done.run, {}), done.planned)
+    arguments = {
+        "work": "pulsar_fleet.procedures.replication:wait_sent",
+        "connections": REPLICATION.connections(conf),
+        "conf": conf,
+        "run_id": done.run.id,
+        "batch": {},
+    }
+    trigger = WaitTrigger(look=open_look, arguments=arguments, poll_seconds=1, until=time.time() + 600, end=9.0)
     fired = asyncio.ensure_future(anext(trigger.run()))
     await asyncio.sleep(2)
     threads = threading.active_count()

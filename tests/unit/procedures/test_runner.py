@@ -16,6 +16,7 @@ from pulsar_fleet.cli.procedure import command_of
 from pulsar_fleet.cli.terminal import Terminal
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.procedures import runner
 from pulsar_fleet.procedures.procedure import (
     Batches,
@@ -241,3 +242,26 @@ def test_a_step_without_a_limit_must_not_wait(session: Session) -> None:
 
     with pytest.raises(TypeError, match="arrive returned NotYet and has no Wait"):
         asyncio.run(runner.wait_for(Step("arrive", arrive), session))
+
+
+def test_a_blocker_refuses_a_run_and_a_dry_run_before_any_step(records: object, said: list[str]) -> None:
+    missing = Finding(
+        id="namespace-missing",
+        severity=Severity.BLOCKER,
+        resource="acme/orders",
+        evidence="it does not exist",
+        consequence="There is nothing to unload.",
+        remedy="Correct the name.",
+    )
+
+    async def check(_: Session) -> Checked:
+        return Checked(headline="1 namespace is unloaded.", changes=("unload acme/orders",), findings=(missing,))
+
+    async def never(_: Session) -> str:
+        raise AssertionError
+
+    refused = replace(procedure(Step("unload", never)), check=check)
+    for dry_run in (False, True):
+        with pytest.raises(typer.Exit) as ended:
+            command_of(refused)(as_json=False, resume=None, yes=not dry_run, dry_run=dry_run)
+        assert (ended.value.exit_code, "it does not exist" in said[-1]) == (4, True), said

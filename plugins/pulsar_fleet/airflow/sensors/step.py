@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.run import current_run
-from pulsar_fleet.airflow.sensors.run_limit import RunLimitedSensor
-from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
+from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.procedures.procedure import NotYet, Session
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
+    from pulsar_fleet.airflow.triggers.waiting import Look
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.procedures.procedure import Said, Step
+    from pulsar_fleet.procedures.procedure import Procedure, Said, Step
+
+log = logging.getLogger(__name__)
 
 
-class StepSensor(RunLimitedSensor):
-    """Run a step again and again until it does not wait any more; on a worker, and in the triggerer between two looks.
+class StepSensor(WaitingSensor):
+    """Run a step again and again until it does not wait any more, for as many minutes as its setting says, over all
+    tries; then it fails with what is missing and what to do. Cleared, it looks once more.
 
-    After the minutes of its setting it fails with what is missing and what to do; cleared, it looks once more.
+    Between two looks of a worker it is in the triggerer, which looks itself where the step allows it.
 
     :param step: a step with a `Wait`.
-    :param look: runs the step for a batch.
     :param conclude: what the task does with the result.
     :param batch: None where the procedure has none (templated).
+    :param timeout: seconds until it fails, if the setting is longer.
     """
 
     template_fields: Sequence[str] = ("batch",)
@@ -36,37 +46,40 @@ class StepSensor(RunLimitedSensor):
     def __init__(
         self,
         *,
+        procedure: Procedure,
         step: Step,
-        look: Callable[[JsonObject], Awaitable[Said]],
         conclude: Callable[[Said, JsonObject], str],
         batch: Any = None,
+        deferrable: bool = True,
+        mode: str = "reschedule",
+        poke_interval: timedelta | float | None = None,
+        timeout: timedelta | float = timedelta(days=14),
         **kwargs: Any,
     ) -> None:
         assert step.wait is not None, f"{step.name} has no Wait"
-        super().__init__(poke_interval=step.wait.poll_seconds, **kwargs)
-        self.setting = step.wait.minutes
+        interval = step.wait.poll_seconds if poke_interval is None else poke_interval
+        super().__init__(deferrable=deferrable, mode=mode, poke_interval=interval, timeout=timeout, **kwargs)
         self.batch = batch
-        self._step, self._look, self._conclude = step, look, conclude
+        self._procedure, self._step, self._wait, self._conclude = procedure, step, step.wait, conclude
         self._run: Run | None = None
 
     def read(self, context: Context) -> tuple[bool, str]:
-        """Look once; see `missing`."""
+        """Run the step once; fails after the minutes of the setting."""
         self._run = current_run(context)
-        return super().read(context)
+        said = asyncio.run(self._look(dict(context["params"]), self._run))
+        if not isinstance(said, NotYet):
+            return True, self._conclude(said, self.batch or {})
+        if self.remaining_seconds(context) <= 0:
+            raise self.timed_out(said.said)
+        return False, said.said
 
-    async def missing(self, params: dict[str, Any], run: Run) -> str:
-        """Run the step once."""
-        said = await self._look(self.batch or {})
-        if isinstance(said, NotYet):
-            return said.said
-        self._conclude(said, self.batch or {})
-        return ""
-
-    def waited_seconds(self, run: Run) -> float:
-        """For how long the step has waited, over all tries."""
+    def remaining_seconds(self, context: Context) -> float:
+        """Until the minutes of the setting have passed; the first call begins to count."""
         from pulsar_fleet.procedures.runner import waited_seconds
 
-        return waited_seconds(self._step, Session({}, run, {}, batch=self.batch or {}))
+        limit = float(context["params"][self._wait.minutes]) * 60
+        self.timeout = min(float(self.timeout), limit)
+        return limit - waited_seconds(self._step, Session({}, current_run(context), {}, batch=self.batch or {}))
 
     def timed_out(self, figures: str) -> WaitTimedOut:
         """The error with what is missing and what to do."""
@@ -75,7 +88,62 @@ class StepSensor(RunLimitedSensor):
         assert self._run is not None, "it has looked"
         return WaitTimedOut(missed_text(self._step, self._run, float(self.timeout), figures))
 
-    def trigger(self, context: Context, end: float) -> MomentTrigger:
-        """Until the next look, or the end of the wait."""
-        again = time.time() + float(self.poke_interval)
-        return MomentTrigger(moment=min(again, self.end_of_wait(context, end)), end=end)
+    def trigger(self, context: Context, end: float) -> BaseTrigger:
+        """What looks, or what sleeps until a worker looks again."""
+        until = self.end_of_wait(context, end)
+        if not self._wait.in_triggerer:
+            return MomentTrigger(moment=min(time.time() + float(self.poke_interval), until), end=end)
+        conf, work = dict(context["params"]), self._step.work
+        arguments = {
+            "work": f"{work.__module__}:{work.__qualname__}",
+            "connections": self._procedure.connections(conf),
+            "conf": conf,
+            "run_id": current_run(context).id,
+            "batch": self.batch or {},
+        }
+        return self.look_again(open_look, arguments, end, until=until)
+
+    def end_of_wait(self, context: Context, end: float) -> float:
+        """The earlier one of both limits, seconds since the epoch; a task that resumes at once can be marked failed."""
+        return time.time() + max(POLL_SECONDS, min(end - time.time(), self.remaining_seconds(context)))
+
+    def resume(self, context: Context, event: JsonObject) -> Any:
+        """Look again: the newest figures decide."""
+        return self.poke_or_defer(context, float(event["end"]))
+
+    async def _look(self, conf: JsonObject, run: Run) -> Said:
+        from pulsar_fleet.procedures.runner import run_step
+
+        async with _session(self._procedure.connections(conf), conf, run, self.batch or {}) as session:
+            return await run_step(self._step, session)
+
+
+async def open_look(
+    work: str, connections: Mapping[str, Sequence[str]], conf: JsonObject, run_id: str, batch: JsonObject
+) -> Look:
+    """The looks of a trigger: a worker goes on as soon as the step does not wait.
+
+    :param work: of the step, as `module:name`.
+    """
+    from pulsar_fleet.ledger.run import Run
+
+    run, step = await asyncio.to_thread(Run.open, run_id), resolve_name(work)
+
+    async def look() -> tuple[bool, str]:
+        async with _session(connections, conf, run, batch) as session:
+            said = await step(session)
+        return (False, said.said) if isinstance(said, NotYet) else (True, "")
+
+    return look
+
+
+@asynccontextmanager
+async def _session(
+    connections: Mapping[str, Sequence[str]], conf: JsonObject, run: Run, batch: JsonObject
+) -> AsyncIterator[Session]:
+    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+    from pulsar_fleet.procedures.runner import open_session
+
+    named = {setting: [await aread_connection(name) for name in names] for setting, names in connections.items()}
+    async with open_session(conf, run, named, batch=batch, say=log.info) as session:
+        yield session

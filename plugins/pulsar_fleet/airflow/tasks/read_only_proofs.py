@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.conf import with_cluster
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
-from pulsar_fleet.airflow.tasks.read_only import with_cluster
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject

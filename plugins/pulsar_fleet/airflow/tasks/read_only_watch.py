@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context
 
+from pulsar_fleet.airflow.conf import with_cluster
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, recorded_in_ledger
-from pulsar_fleet.airflow.tasks.read_only import with_cluster
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:

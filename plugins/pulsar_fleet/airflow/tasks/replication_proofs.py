@@ -12,7 +12,6 @@ from airflow.sdk import get_current_context
 from pulsar_fleet.airflow.assets import VERIFIED, emit_verified
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
-from pulsar_fleet.airflow.tasks.replication import with_clusters
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -30,8 +29,10 @@ def find_links(params: dict[str, Any]) -> list[JsonObject]:
     Returns batches: one direction between two clusters, its namespaces, of some of them single topics, and the mode:
     incremental behind a proof. What could not be read is stored, and `check_proofs` fails by it.
     """
+    from pulsar_fleet.airflow.conf import clusters_of
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.cluster.selection import Selection
+    from pulsar_fleet.replication.clusters import open_clusters
     from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces
     from pulsar_fleet.settings.setting import refuse_unknown_settings
 
@@ -62,7 +63,11 @@ def find_links(params: dict[str, Any]) -> list[JsonObject]:
             for number, part in enumerate(_parts(group, params["namespaces_per_job"]))
         ]
 
-    return with_clusters({**params, "receive_only": [], "leaving": []}, read)
+    async def run_here() -> list[JsonObject]:
+        async with open_clusters(clusters_of(params)) as clusters:
+            return await read(clusters)
+
+    return asyncio.run(run_here())
 
 
 def _parts(names: list[str], size: int) -> list[list[str]]:

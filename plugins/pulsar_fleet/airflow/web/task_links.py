@@ -11,7 +11,6 @@ from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgment
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator, WaveApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import ProcedureTask
 from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
-from pulsar_fleet.airflow.sensors.replication import BacklogSentSensor
 from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.web.pages import pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError
@@ -26,7 +25,6 @@ log = logging.getLogger(__name__)
 def _operators() -> list[type[BaseOperator]]:
     """The classes of the procedures' tasks; those of Spark need its extra."""
     classes: list[type[BaseOperator]] = [
-        BacklogSentSensor,
         ChangeWindowSensor,
         ForwardAcknowledgmentsOperator,
         MigrationSensor,
