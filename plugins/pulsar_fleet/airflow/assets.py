@@ -54,8 +54,6 @@ def announce_policies_changed(run: Run, _: JsonObject) -> None:
     from pulsar_fleet.procedures.reconciliation import changed_by
 
     if repaired := changed_by(run):
-        for problem in repaired.problems:
-            log.warning("%s", problem)
         emit_policies_changed(repaired.changed, run.id)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
-from airflow.sdk import BaseHook, Context
+from airflow.sdk import BaseHook, Context, get_current_context
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
@@ -167,7 +167,6 @@ class SparkStepOperator(FleetJobOperator):
     ) -> None:
         super().__init__(driver_memory="1g", **kwargs)
         self._work = work
-        self._connections: list[str] = []
         self.batch = batch
         self.clusters = clusters
 
@@ -176,12 +175,12 @@ class SparkStepOperator(FleetJobOperator):
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.verification.job import job_environment
 
-        return job_environment(*map(cluster_connection, self._connections)) if self.clusters else super().environment()
+        params = get_current_context()["params"]
+        named = [cluster_connection(params[setting]) for setting in self.clusters]
+        return job_environment(*named) if named else super().environment()
 
     def execute(self, context: Context) -> Any:
         """Do the step."""
-        self._connections = [context["params"][setting] for setting in self.clusters]
-
         def submit(request: str, result: str) -> None:
             self.application_args = ["--request", request, "--result", result]
             FleetJobOperator.execute(self, context)

@@ -150,6 +150,8 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
     original = find_original_settings(run)
     flagged = []
     async with sides.open() as (blue, green):
+        # A loaded topic would deliver everything that it stores to a client that starts.
+        unloads = await redirects_at_once(blue, run)
         for name in names:
             on_blue, on_green = await asyncio.gather(blue.namespace(name), green.namespace(name))
             if on_blue is None or (on_green or {}).get("migrated"):
@@ -168,8 +170,7 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 await recreate_missing(blue, name, topics, green)
                 await require_loaded(blue, partitions)
                 await set_flag(blue, name, migrated=True)
-            if await redirects_at_once(blue, run):
-                # A loaded one would deliver everything that it stores to a client that starts.
+            if unloads:
                 await _wait_terminated(blue, run, partitions)
                 await unload_read(blue, partitions, terminated=True)
             run.ledger.enter_phase(run.id, str(name), Phase.ABORTED)
