@@ -16,43 +16,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.operators.snapshot_equality import VerifySnapshotOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import onboard
-from pulsar_fleet.settings.onboard import SETTINGS
+from pulsar_fleet.airflow.assets import COPIED, announce_copied
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.onboarding import ONBOARDING
 
-
-@dag(
-    schedule=None,
+# read_request → snapshot_source, snapshot_target → plan_changes → approve_plan → apply_plan → verify_equal →
+# write_report
+onboard_cluster = procedure_dag(
+    ONBOARDING,
     allowed_run_types=["manual", "operator_triggered"],
-    params=form(SETTINGS),
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "onboarding"],
-    **run_alerts("onboard_cluster"),
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
+    emits={"verify_equal": (COPIED, announce_copied)},
 )
-def onboard_cluster():
-    request = onboard.read_request()
-    source = onboard.take_snapshot.override(task_id="snapshot_source")(request=request, side="source")
-    target = onboard.take_snapshot.override(task_id="snapshot_target")(request=request, side="target")
-    planned = onboard.plan_changes(source=source, target=target)
-    approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
-    applied = onboard.apply_plan.partial(planned=planned).expand(batch=approved.output)
-    verified = VerifySnapshotOperator(
-        task_id="verify_equal",
-        application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
-        name="compare-snapshots",
-        driver_memory="1g",
-        source=source,
-        target="{{ params.target }}",
-        selection=request["selection"],
-    )
-    applied >> verified >> onboard.write_report()
-
-
-onboard_cluster()

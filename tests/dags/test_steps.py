@@ -13,7 +13,6 @@ from pulsar_fleet.cli import all_commands
 
 CLI = Path(__file__).parents[2] / "plugins" / "pulsar_fleet" / "cli"
 COMMANDS = {
-    "onboard_cluster": ("onboarding_run.py",),
     "migrate_namespaces": ("procedure_run.py", "migration_run.py:MigrationRun"),
     "fail_back_namespaces": ("procedure_run.py", "migration_run.py:FailbackRun"),
 }

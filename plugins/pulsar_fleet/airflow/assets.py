@@ -77,6 +77,15 @@ def emit_replication_changed(changes: Iterable[StateChange], run_id: str) -> Non
         get_current_context()["outlet_events"][REPLICATION_CHANGED].add(replication_of(cluster), extra=extra)
 
 
+def announce_copied(run: Run, _: JsonObject) -> None:
+    """Emit an event for each namespace that an onboarding has copied and found equal."""
+    from pulsar_fleet.procedures.onboarding import source_of, target_of, verified
+    from pulsar_fleet.snapshot.store.reader import StoredSnapshot
+
+    if result := verified(run):
+        emit_copied(run, StoredSnapshot.open(run.artefacts, source_of(run).reference), target_of(run), result)
+
+
 def emit_copied(run: Run, source: StoredSnapshot, target: str, result: EqualityResult) -> None:
     """Emit an asset event for each namespace of the source's snapshot, with its counts and the proof.
 

@@ -74,10 +74,10 @@ def procedure_dag(
     def build() -> None:
         opened = _opening(procedure)
         checked = _check(procedure) if procedure.checks else opened
-        before = [opened, checked] if procedure.checks else [opened]
+        make = partial(_step, procedure, spark_jobs, emitted)
+        before = [opened, *_stages(procedure.looks, make), checked] if procedure.checks else [opened]
         if procedure.check:
             before.append(PlanApprovalOperator(task_id=procedure.approves, planned=checked))
-        make = partial(_step, procedure, spark_jobs, emitted)
         if isinstance(work := procedure.work, Batches):
             work_done = [_mapped(work, make, opened)]
         else:
@@ -115,6 +115,8 @@ def _opening(procedure: Procedure) -> Any:
         _connections(procedure, conf)
         run = current_run(context)
         run.ledger.start_run(run.id, procedure.name, conf)
+        if procedure.require:
+            _with_session(procedure, procedure.require)
         if isinstance(work := procedure.work, Batches):
             return _with_session(procedure, lambda session: runner.read_batches(work, session))
         return _planned(procedure) if procedure.check and not procedure.checks else None

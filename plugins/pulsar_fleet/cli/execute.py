@@ -10,7 +10,7 @@ from typing import NoReturn
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.runs import begin_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal
-from pulsar_fleet.cli.text import applied_text, nothing_text, question
+from pulsar_fleet.cli.text import applied_text, nothing_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
@@ -20,7 +20,7 @@ from pulsar_fleet.onboarding.results import AppliedBatch
 from pulsar_fleet.onboarding.steps import apply_onboarding
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.planning.render import plan_text
+from pulsar_fleet.planning.render import plan_text, question
 
 _MAX_PROBLEMS = 20
 

@@ -15,12 +15,10 @@ from pulsar_fleet.cluster.json import Json
 if TYPE_CHECKING:
     from typer._click import Command, Context, Parameter
 
-SOURCE_HELP = "The cluster to copy: admin URL or Airflow connection id."
-TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
 CLUSTER_HELP = "Admin URL or Airflow connection id; it uses the credentials of the source."
 
-Source = Annotated[str, typer.Argument(help=SOURCE_HELP)]
-Target = Annotated[str, typer.Argument(help=TARGET_HELP)]
+Source = Annotated[str, typer.Argument(help="The cluster to copy: admin URL or Airflow connection id.")]
+Target = Annotated[str, typer.Argument(help="The cluster that receives the copy: admin URL or Airflow connection id.")]
 Cluster = Annotated[str, typer.Argument(help=CLUSTER_HELP)]
 Select = Annotated[
     list[str] | None,

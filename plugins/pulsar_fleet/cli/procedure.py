@@ -116,18 +116,24 @@ class _ProcedureRun:
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
             return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
-        self._terminal.note(str(problem) or "Interrupted.", style="red")
+        self._terminal.note(f"{self._current}: {str(problem) or 'interrupted.'}", style="red")
         if self._word:
             command = command_line(self._word, "--resume", self._run.id)
             self._terminal.note(f"Continue with: {command}", command)
         else:
             self._terminal.note(f"Continue with the same command and --resume {self._run.id}.")
+        if changed and ending.undo:
+            self._terminal.note(f"Undo it with:  {ending.undo}", ending.undo)
         document: JsonObject = {"run": self._run.id, "failed": list(failed), **ending.document}
         return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
     def _execute(self) -> None:
         approval = read_approval(self._run)
-        approved = approval and approval["answer"] == APPROVED
+        # One that an earlier release has planned is planned again.
+        approved = approval and approval["answer"] == APPROVED and runner.is_planned(self._run)
+        if self._procedure.require and not approved:
+            with usage_errors():
+                self._step(self._procedure.opening, self._procedure.require)
         if self._procedure.check and not approved and not self._approve():
             return
         work = self._procedure.work
@@ -170,6 +176,9 @@ class _ProcedureRun:
 
     def _approve(self) -> bool:
         """Whether the steps may begin; a dry run and a plan without changes end here."""
+        for look in self._procedure.looks:
+            self._current = look.name
+            self._step(look.name, partial(runner.run_step, look))
         self._current = self._procedure.checks or self._procedure.opening
         planned, checked = self._step(self._current, lambda session: runner.check(self._procedure, session))
         findings, dry_run = checked.findings, not self._procedure.may_change(self._conf)
@@ -179,7 +188,9 @@ class _ProcedureRun:
             raise _Blocked(refusal_text(findings, "Nothing has been changed."))
         if dry_run:
             return False
-        question = f"Make these {planned['changes']} changes?" if planned["changes"] else None
+        if checked.refusal:
+            raise PreconditionFailed(checked.refusal)
+        question = (checked.question or f"Make these {planned['changes']} changes?") if planned["changes"] else None
         require_approval(self._terminal, self._run, f"plan {planned['id']}", question, yes=self._yes, subject="plan")
         return True
 
@@ -230,7 +241,7 @@ def _begun(
 
 
 def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
-    if any(conf[name] for name in procedure.clusters):
+    if any(value != procedure.settings[name].empty for name, value in conf.items()):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
     run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name)
     if procedure.may_change(recorded):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.onboarding.results import TakenSnapshot
@@ -83,16 +83,6 @@ def applied_text(target: str, counts: Mapping[str, int], problems: Sequence[str]
 def nothing_text(run: str, plan: Plan) -> str:
     """The reasons why no change of a run can be undone."""
     return "\n".join([f"Nothing of {run} can be undone.", *(f"  {line}" for line in left_alone_lines(plan.left_alone))])
-
-
-def question(plan: Plan, allow: Collection[str]) -> str:
-    """The question to the operator; empty if no change of the plan is allowed."""
-    refused = [change for change in plan.needing_permission() if change.id not in allow]
-    makes = len(plan.changes) - len(refused)
-    if not makes:
-        return ""
-    rest = f"{counted(len(refused), 'change')} without --allow: skipped. " if refused else ""
-    return f"{rest}Make {counted(makes, 'change')} on {plan.target}?"
 
 
 def _singular(table: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import with_parent
@@ -30,6 +30,16 @@ def headline(plan: Plan) -> str:
         f"{hazards[Hazard.DESTRUCTIVE]} destructive, {hazards[Hazard.IRREVERSIBLE]} irreversible. "
         f"{counted(plan.calls, 'call')}, about {duration(max(1, plan.seconds))}."
     )
+
+
+def question(plan: Plan, allow: Collection[str]) -> str:
+    """The question to the operator; empty if no change of the plan is allowed."""
+    refused = [change for change in plan.needing_permission() if change.id not in allow]
+    makes = len(plan.changes) - len(refused)
+    if not makes:
+        return ""
+    rest = f"{counted(len(refused), 'change')} without --allow: skipped. " if refused else ""
+    return f"{rest}Make {counted(makes, 'change')} on {plan.target}?"
 
 
 def plan_text(plan: Plan, *, most: int = 200) -> str:

@@ -23,16 +23,21 @@ def validate(conf: JsonObject) -> None:
     Selection.parse(conf["selection"])
 
 
-async def forecast(session: Session) -> Checked:
-    """Forecast what is redelivered and lost if the applications move; one cluster twice is refused."""
+async def require(session: Session) -> None:
+    """Refuse one cluster twice."""
     from pulsar_fleet.cluster.connection import refuse_same_cluster
-    from pulsar_fleet.replication.failover import steps
     from pulsar_fleet.replication.failover.measure import cluster_names
+
+    names = await cluster_names(*_sides(session))
+    refuse_same_cluster(session.conf["origin"], session.conf["target"], names)
+
+
+async def forecast(session: Session) -> Checked:
+    """Forecast what is redelivered and lost if the applications move; nothing is changed."""
+    from pulsar_fleet.replication.failover import steps
     from pulsar_fleet.replication.failover.report import forecast_body, headline, owner_steps
 
-    sides = _sides(session)
-    refuse_same_cluster(session.conf["origin"], session.conf["target"], await cluster_names(*sides))
-    announced = await steps.announce_failover(*sides, _selection(session), session.run)
+    announced = await steps.announce_failover(*_sides(session), _selection(session), session.run)
     rows, redelivered = announced.rows(), counted(announced.redelivered, "message")
     return Checked(
         headline=f"{headline(announced)}: {redelivered} redelivered, {announced.lost:,} lost.",
@@ -111,6 +116,7 @@ FAILOVER = Procedure(
     checks="forecast",
     approves="approve_failover",
     validate=validate,
+    require=require,
     check=forecast,
     work=(
         Step("prepare_target", prepare_target),

@@ -58,6 +58,8 @@ class Checked:
     :param findings: a blocker among them stops the run.
     :param text: for the person who approves, as Markdown; by default the changes as a list.
     :param plain: the changes for a terminal; by default the text.
+    :param question: on the terminal; by default how many changes are made.
+    :param refusal: why the run stops although no finding forbids it; a dry run shows the plan.
     :param warnings: of the text, besides those among the findings.
     """
 
@@ -66,6 +68,8 @@ class Checked:
     findings: tuple[Finding, ...] = ()
     text: str = ""
     plain: str = ""
+    question: str = ""
+    refusal: str = ""
     warnings: int = 0
 
     def markdown(self) -> str:
@@ -213,6 +217,7 @@ class Ending:
     :param stored: whether the report is worth a page.
     :param problem: why the run counts as failed although no step failed.
     :param commands: those that may follow.
+    :param undo: the command that takes back what the run has changed; shown where a step failed.
     :param metrics: for a monitoring system, by name.
     """
 
@@ -223,6 +228,7 @@ class Ending:
     stored: bool = True
     problem: str = ""
     commands: tuple[str, ...] = ()
+    undo: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -236,6 +242,8 @@ class Procedure:
     :param own_settings: its other settings; those of the approval and of a dry run are added where it has a check.
     :param validate: refuses settings by `InvalidRequest` before any call.
     :param work: its steps, or one `Batches` of them.
+    :param require: refuses by calls what `validate` cannot know, in the first task.
+    :param looks: steps before the check, which change nothing and are done again with it.
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
     :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
@@ -252,6 +260,8 @@ class Procedure:
     clusters: Mapping[str, str]
     own_settings: Settings
     work: tuple[Step, ...] | Batches
+    require: Callable[[Session], Awaitable[None]] | None = None
+    looks: tuple[Step, ...] = ()
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     recorded_as: str = ""
@@ -300,7 +310,7 @@ class Procedure:
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
         checked = (*([self.checks] if self.checks else ()), self.approves) if self.check else ()
-        return (self.opening, *checked, *(step.name for step in self.each), REPORT)
+        return (self.opening, *(step.name for step in self.looks), *checked, *(step.name for step in self.each), REPORT)
 
     def connections(self, conf: JsonObject) -> dict[str, list[str]]:
         """Setting → the names of connections that it has in a run."""

@@ -70,6 +70,7 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
         "text": run.artefacts.write(run.id, _TEXT, checked.markdown().encode()).to_json(),
         "findings": findings.to_json(),
         "changes": len(checked.changes),
+        "refusal": checked.refusal,
         "blockers": stopping,
         "warnings": len(checked.findings) - stopping + checked.warnings,
     }

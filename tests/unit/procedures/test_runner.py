@@ -181,13 +181,13 @@ def test_a_step_that_fails_says_why_and_what_stays(
     monkeypatch.setattr(Terminal, "confirm", lambda *_: True)
     with pytest.raises(typer.Exit) as failed:
         command_of(procedure)(as_json=False, resume=None, yes=False)
-    assert (failed.value.exit_code, "green has no answer." in said, shown) == (5, True, ["2 fields differ"])
+    assert (failed.value.exit_code, "write: green has no answer." in said, shown) == (5, True, ["2 fields differ"])
     (run_id,) = {*re.findall(r"--resume (cli/compare-parts-[\w-]+)", said[-1])}
     monkeypatch.setattr(Terminal, "confirm", lambda *_: False)
     with pytest.raises(typer.Exit) as rejected:
         command_of(procedure)(as_json=False, resume=run_id, yes=False)
     assert (rejected.value.exit_code, shown) == (5, ["2 fields differ"] * 2)
-    assert "The write was not approved. What an earlier attempt has changed stays." in said
+    assert "write: The write was not approved. What an earlier attempt has changed stays." in said
     failing.clear()
     monkeypatch.setattr(terminals, "is_interactive", lambda: False)
     with pytest.raises(typer.Exit) as unasked:

@@ -23,10 +23,8 @@ class PlanApprovalOperator(ApprovalOperator):
     With `auto_approve` or an empty plan no person is asked. A dry run ends here; blockers fail the run. Without an
     answer within `approval_hours` the plan is rejected. The answer is stored in the run's artefacts.
 
-    Returns the numbers of the plan's batches, for the mapped task that applies them; none for a plan without batches.
-
     :param planned: result of the planning task: `id`, `headline`, `text` and `findings` (references), `changes`,
-        `blockers`, `warnings`, and `batches` if the plan is applied in batches.
+        `blockers`, `warnings`, and `refusal`, a reason to stop that is no finding.
     """
 
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "planned")
@@ -49,6 +47,8 @@ class PlanApprovalOperator(ApprovalOperator):
             documents = run.artefacts.read_json(Reference.from_json(self.planned["findings"]))
             findings = tuple(map(Finding.from_json, documents))
             raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
+        if refusal := self.planned.get("refusal"):
+            raise PreconditionFailed(refusal)
         if params["auto_approve"] or not self.planned["changes"]:
             return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)
@@ -61,7 +61,6 @@ class PlanApprovalOperator(ApprovalOperator):
             # Before the call below, which raises when it skips the next tasks.
             self._store(context, event)
         super().execute_complete(context, event)
-        return list(self.planned.get("batches", ()))
 
     def _text(self, context: Context) -> str:
         from pulsar_fleet.ledger.artefacts import Reference
@@ -69,9 +68,8 @@ class PlanApprovalOperator(ApprovalOperator):
         text = current_run(context).artefacts.read(Reference.from_json(self.planned["text"])).decode()
         return f"{counted(self.planned['warnings'], 'warning')}.\n\n{text}"
 
-    def _store(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
+    def _store(self, context: Context, answer: Mapping[str, Any]) -> None:
         store_answer(context, f"plan {self.planned['id']}", answer)
-        return list(self.planned.get("batches", ()))
 
 
 class WaveApprovalOperator(ApprovalOperator):

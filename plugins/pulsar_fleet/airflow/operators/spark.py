@@ -126,26 +126,6 @@ class MigrationProofOperator(VerifyMessagesOperator):
         return asyncio.run(prove(moves_of(self.checked["moves"]), job))
 
 
-class CompareSnapshotsOperator(FleetJobOperator):
-    """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is called.
-
-    :param request: URI of the request, from `pulsar_fleet.verification.snapshots.compare.store_request` (templated).
-    :param result: URI of the result, from the same function (templated).
-    """
-
-    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "request", "result")
-
-    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.request = request
-        self.result = result
-
-    def execute(self, context: Context) -> None:
-        """Submit the job and wait; a difference is a result and does not fail the task."""
-        self.application_args = ["--request", self.request, "--result", self.result]
-        super().execute(context)
-
-
 class SparkStepOperator(FleetJobOperator):
     """A step of a procedure that may submit a Spark job for documents which it has stored.
 
@@ -181,6 +161,7 @@ class SparkStepOperator(FleetJobOperator):
 
     def execute(self, context: Context) -> Any:
         """Do the step."""
+
         def submit(request: str, result: str) -> None:
             self.application_args = ["--request", request, "--result", result]
             FleetJobOperator.execute(self, context)

@@ -34,12 +34,11 @@ def _operators() -> list[type[BaseOperator]]:
         WaveApprovalOperator,
     ]
     try:
-        from pulsar_fleet.airflow.operators import snapshot_equality, spark
+        from pulsar_fleet.airflow.operators import spark
     except ImportError:
         return classes
     return [
         *classes,
-        snapshot_equality.VerifySnapshotOperator,
         spark.MigrationProofOperator,
         spark.SparkStepOperator,
         spark.VerifyMessagesOperator,
