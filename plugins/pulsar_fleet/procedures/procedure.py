@@ -276,6 +276,8 @@ class Procedure:
         """Refuse what Airflow and the terminal could not run alike."""
         if isinstance(self.work, Batches) and (self.check or self.end is None):
             raise ValueError(f"{self.name}: a procedure with batches has an ending of its own, and no check.")
+        if self.looks and not (self.check and self.checks):
+            raise ValueError(f"{self.name}: steps before the check need a check in a task of its own.")
         stages = "".join("b" if step.beside else "s" for step in self.each)
         if "bsb" in stages:
             raise ValueError(f"{self.name}: between steps that run beside others one must run alone.")

@@ -56,7 +56,6 @@ from pulsar_fleet.snapshot.resources import read_clusters_in_effect
 CONTENTS, STARTS, ENDS = "contents", "starts", "ends"
 CONFIRM_SECONDS = 60.0
 _MOST_SHOWN = 20
-_WAIT = "wait-sent.json"
 Progress = Callable[[int, int], None]
 
 
@@ -219,11 +218,6 @@ async def backlog_of_ending_links(clusters: Clusters, planned: StoredReplication
             if not progress.is_near:
                 return f"{link}: {progress.lag.entries:,} entries are not sent yet{progress.text()}"
     return ""
-
-
-def waited_seconds(run: Run) -> float:
-    """For how long the run has waited for links that end; the first call begins to count."""
-    return run.waited_seconds(_WAIT)
 
 
 async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> AppliedStage:

@@ -265,3 +265,66 @@ def test_a_blocker_refuses_a_run_and_a_dry_run_before_any_step(records: object, 
         with pytest.raises(typer.Exit) as ended:
             command_of(refused)(as_json=False, resume=None, yes=not dry_run, dry_run=dry_run)
         assert (ended.value.exit_code, "it does not exist" in said[-1]) == (4, True), said
+
+
+def test_steps_before_the_check_are_done_again_until_the_plan_is_approved(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    failing = {"unload"}
+
+    def doing(name: str) -> Step:
+        async def work(_: Session) -> str:
+            done.append(name)
+            if name in failing:
+                failing.remove(name)
+                raise Unavailable("green has no answer.")
+            return name
+
+        return Step(name, work, reads=name == "look")
+
+    async def require(_: Session) -> None:
+        done.append("require")
+
+    async def check(_: Session) -> Checked:
+        done.append("check")
+        return Checked(headline="1 namespace is unloaded.", changes=("unload acme/orders",))
+
+    procedure_ = replace(
+        procedure(doing("unload")),
+        require=require,
+        looks=(doing("look"),),
+        check=check,
+        checks="plan",
+    )
+    assert procedure_.steps() == ("check", "look", "plan", "approve_plan", "unload", "write_report")
+    monkeypatch.setattr(terminals, "is_interactive", lambda: True)
+    monkeypatch.setattr(Terminal, "confirm", lambda *_: False)
+    with pytest.raises(typer.Exit) as rejected:
+        command_of(procedure_)(as_json=False, resume=None, yes=False, dry_run=False)
+    (run_id,) = {*re.findall(r"cli/unload-namespaces-[\w-]+", said[0])}
+    assert (rejected.value.exit_code, done) == (4, ["require", "look", "check"])
+    with pytest.raises(typer.Exit) as failed:
+        command_of(procedure_)(as_json=False, resume=run_id, yes=True, dry_run=False)
+    assert (failed.value.exit_code, done[3:]) == (5, ["require", "look", "check", "unload"])
+    with pytest.raises(typer.Exit) as ended:
+        command_of(procedure_)(as_json=False, resume=run_id, yes=True, dry_run=False)
+    assert (ended.value.exit_code, done[7:]) == (0, ["unload"])
+
+
+def test_resume_takes_no_other_setting(records: object, said: list[str]) -> None:
+    with pytest.raises(typer.Exit) as refused:
+        command_of(waiting([]))(as_json=False, resume="cli/compare-parts-1", minutes=2)
+    assert (refused.value.exit_code, "give no other argument but --yes" in said[-1]) == (2, True)
+
+
+def test_what_a_plan_refuses_by_itself_is_refused_before_anybody_is_asked(records: object, said: list[str]) -> None:
+    async def check(_: Session) -> Checked:
+        return Checked(headline="1 change.", changes=("delete",), refusal="Every change needs permission.")
+
+    refusing = replace(procedure(saying("")), check=check)
+    for dry_run, state in ((False, 4), (True, 0)):
+        with pytest.raises(typer.Exit) as ended:
+            command_of(refusing)(as_json=False, resume=None, yes=not dry_run, dry_run=dry_run)
+        assert ended.value.exit_code == state
+    assert "Every change needs permission." in said
