@@ -36,14 +36,6 @@ def validate(conf: JsonObject) -> None:
         Request.of(conf)
 
 
-async def require(session: Session) -> None:
-    """Refuse clusters that do not answer, and a copy on the cluster itself."""
-    if session.conf["other_cluster"]:
-        await replication.require(_of_replication(session))
-    else:
-        await _admin(session).cluster_name()
-
-
 async def plan_changes(session: Session) -> Checked:
     """Check every topic, and plan what is missing or is taken away; nothing is changed."""
     from pulsar_fleet.read_only import steps
@@ -242,7 +234,6 @@ READ_ONLY = Procedure(
     opening="read_request",
     checks="plan_changes",
     validate=validate,
-    require=require,
     check=plan_changes,
     work=(
         Step("create_topics", create_topics),

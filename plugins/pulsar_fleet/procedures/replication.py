@@ -39,12 +39,6 @@ def validate(conf: JsonObject) -> None:
     Request.of(conf)
 
 
-async def require(session: Session) -> None:
-    """Refuse two connections to one cluster, and a cluster that stays and does not answer."""
-    async with open_groups(session):
-        pass
-
-
 async def plan_changes(session: Session) -> Checked:
     """Check every link in both directions, and plan what each cluster lacks; nothing is changed."""
     from pulsar_fleet.replication import steps
@@ -215,7 +209,6 @@ REPLICATION = Procedure(
     opening="read_request",
     checks="plan_changes",
     validate=validate,
-    require=require,
     check=plan_changes,
     work=(
         Step("apply_contents", apply_contents),
