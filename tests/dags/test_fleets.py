@@ -61,7 +61,8 @@ def test_seven_procedures_succeed_and_no_secret_is_written(
     replicated = {"namespaces": [str(copied)], "history": True, "auto_approve": True}
     run("replicate_namespaces", "wait_sent", "end_links", clusters=pair, **replicated)
     asyncio.run(_wait_copied(fleet, copied))
-    verified = run("verify_clusters", **sides, namespaces=[str(copied)], subscriptions=False)
+    compared = {"namespaces": [str(copied)], "subscriptions": False}
+    verified = run("verify_clusters", "compare_subscriptions", **sides, **compared)
     assert verified.report.startswith("# Equal"), verified.report
 
     back = new_namespace()
