@@ -215,10 +215,13 @@ class _ProcedureRun:
 
 
 def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
-    """Setting → its connections; in the environment the first one and those of a list have the source's credentials."""
-    sides, named = chain([Side.SOURCE], repeat(Side.TARGET)), procedure.connections(conf)
-    of = {name: Side.SOURCE if isinstance(conf[name], list) else next(sides) for name in named}
-    return {setting: [named_cluster(name, of[setting]) for name in names] for setting, names in named.items()}
+    """Setting → its connections; in the environment the first of all has the credentials of the source.
+
+    The others must not get them: they have those of the target, unless the procedure says that all have the same.
+    """
+    sides = repeat(Side.SOURCE) if procedure.same_credentials else chain([Side.SOURCE], repeat(Side.TARGET))
+    named = procedure.connections(conf).items()
+    return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named}
 
 
 def _begun(

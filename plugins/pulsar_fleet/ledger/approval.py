@@ -20,7 +20,12 @@ def store_approval(run: Run, about: str, answer: str, *, by: str, at: str = "") 
     log.info("%s: %s by %s", about, answer, by)
 
 
+def forget_approval(run: Run) -> None:
+    """Of a run that plans again: the answer was to another plan."""
+    run.artefacts.write_json(run.id, _APPROVAL, None)
+
+
 def read_approval(run: Run) -> JsonObject | None:
     """The stored answer of a run: `about`, `answer`, `by`, `at`; None if there is no answer yet."""
-    reference = run.artefacts.find(run.id, _APPROVAL)
-    return dict(run.artefacts.read_json(reference)) if reference else None
+    answer = run.stored(_APPROVAL)
+    return dict(answer) if isinstance(answer, dict) else None

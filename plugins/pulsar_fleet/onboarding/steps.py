@@ -205,18 +205,10 @@ async def apply_onboarding(
     return AppliedBatch(result=reference, **asdict(summary))
 
 
-def is_applied(artefacts: Artefacts, run_id: str, planned: StoredPlan, batch: int) -> bool:
-    """Whether an earlier attempt of the run has put all of a batch of this plan in place."""
-    reference = artefacts.find(run_id, f"applied-{batch}.json")
-    summary = artefacts.read_json(reference)["summary"] if reference else {}
-    return summary.get("plan") == planned.id and bool(summary.get("complete"))
-
-
 def read_applied(artefacts: Artefacts, run_id: str, planned: StoredPlan) -> AppliedChanges | None:
     """The summary of `apply_onboarding` over all batches of a run; None if no batch ran."""
     references = [artefacts.find(run_id, f"applied-{batch}.json") for batch in planned.batches]
     documents = [artefacts.read_json(reference)["summary"] for reference in references if reference is not None]
-    # Those of a plan that an earlier attempt made are not of this one.
     summaries = [AppliedChanges.from_json(document) for document in documents if document["plan"] == planned.id]
     if not summaries:
         return None

@@ -119,8 +119,6 @@ async def apply_plan(session: Session) -> str:
     (source,), (target,) = (session.connections[side] for side in ("source", "target"))
     progress, failures, problems = progress_lines("changes", session.say), list[FleetError](), list[str]()
     for batch in planned.batches:
-        if steps.is_applied(run.artefacts, run.id, planned, batch):
-            continue
         try:
             applied = await steps.apply_onboarding(
                 source,
@@ -154,6 +152,8 @@ async def verify_equal(session: Session) -> str:
     from pulsar_fleet.verification.snapshots.compare import EqualityResult, read_back
 
     run, (target,) = session.run, session.connections["target"]
+    # What an earlier attempt has found is no result of this one.
+    run.artefacts.write_json(run.id, _EQUAL, None)
     request = await read_back(
         _taken(run, "source").reference,
         target,

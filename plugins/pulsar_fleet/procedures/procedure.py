@@ -247,6 +247,7 @@ class Procedure:
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
     :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
+    :param same_credentials: on the terminal every cluster that is named by its URL has those of the source.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
     :param approves: id of the task that waits for approval.
@@ -265,6 +266,7 @@ class Procedure:
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     recorded_as: str = ""
+    same_credentials: bool = False
     opening: str = CHECK
     checks: str = ""
     approves: str = APPROVE

@@ -199,6 +199,7 @@ def _confirmed(run: Run, failed: Mapping[str, str]) -> ConfirmedLinks | None:
 REPLICATION = Procedure(
     name="replicate_namespaces",
     command="replicate",
+    same_credentials=True,
     summary="Replicate namespaces between clusters, add a cluster, or take one out.",
     clusters={
         "clusters": "The clusters that replicate to each other: admin URLs or Airflow connections.",

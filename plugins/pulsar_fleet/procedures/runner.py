@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.ledger.approval import read_approval
+from pulsar_fleet.ledger.approval import forget_approval, read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.procedures.procedure import (
@@ -59,8 +59,9 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
     """Check and store what the run would do; returns what `PlanApprovalOperator` reads, and what it was made of."""
     assert procedure.check is not None
     run = session.run
-    # That of an earlier attempt is no result of this one.
+    # That of an earlier attempt is no result of this one, and its approval is none of what is planned now.
     run.artefacts.write_json(run.id, _PLANNED, None)
+    forget_approval(run)
     checked = await procedure.check(session)
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
     stopping = len(blockers(checked.findings))

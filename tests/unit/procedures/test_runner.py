@@ -6,15 +6,17 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import typer
 
 from pulsar_fleet.cli import settings
 from pulsar_fleet.cli import terminal as terminals
-from pulsar_fleet.cli.procedure import command_of
+from pulsar_fleet.cli.procedure import _named, command_of
 from pulsar_fleet.cli.terminal import Terminal
 from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.ledger.approval import APPROVED, store_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.procedures import runner
@@ -328,3 +330,38 @@ def test_what_a_plan_refuses_by_itself_is_refused_before_anybody_is_asked(record
             command_of(refusing)(as_json=False, resume=None, yes=not dry_run, dry_run=dry_run)
         assert ended.value.exit_code == state
     assert "Every change needs permission." in said
+
+
+def test_an_approval_of_an_earlier_plan_approves_no_later_one(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: Session) -> str:
+        raise AssertionError
+
+    async def check(_: Session) -> Checked:
+        return Checked(headline="1 namespace is unloaded.", changes=("unload acme/orders",))
+
+    unasked = replace(procedure(Step("unload", never)), check=check)
+    run = Run.open("cli/unload-namespaces-earlier")
+    run.ledger.start_run(run.id, "unload_namespaces", {"dry_run": False})
+    # As an earlier release leaves it: approved, and its plan stored elsewhere.
+    store_approval(run, "plan 1f", APPROVED, by="me")
+    monkeypatch.setattr(terminals, "is_interactive", lambda: True)
+    monkeypatch.setattr(Terminal, "confirm", lambda *_: False)
+    for _ in range(2):
+        with pytest.raises(typer.Exit) as rejected:
+            command_of(unasked)(as_json=False, resume=run.id, yes=False, dry_run=False)
+        assert rejected.value.exit_code == 4
+
+
+@pytest.mark.parametrize(("same", "sides"), [(False, ["one", "two", "two"]), (True, ["one", "one", "one"])])
+def test_the_credentials_of_the_source_go_to_the_first_cluster_only(
+    same: bool, sides: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for side, token in (("SOURCE", "one"), ("TARGET", "two")):
+        (tmp_path / token).write_text(token)
+        monkeypatch.setenv(f"PULSAR_FLEET_{side}_TOKEN_FILE", str(tmp_path / token))
+    many = replace(procedure(), clusters={"clusters": "", "more": ""}, own_settings={}, same_credentials=same)
+    conf = {"clusters": ["http://a:1", "http://b:1"], "more": "http://c:1"}
+    named = [one for connections in _named(many, conf).values() for one in connections]
+    assert [str(one.token_file).rpartition("/")[2] for one in named] == sides
