@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pulsar_fleet.verification.messages.verdict import Verification
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
-log = logging.getLogger(__name__)
 
 MOST_CHANGES = 100
 """An event has so many of them as texts, and the number of all."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.report.failure import failure_details, failure_line
-from pulsar_fleet.report.progress import progress_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -84,15 +82,6 @@ def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
         run.ledger.finish_run(run.id, "failed")
         raise
     run.ledger.finish_run(run.id, "succeeded")
-
-
-log = logging.getLogger(__name__)
-
-
-def log_progress(noun: str) -> Callable[[int, int], None]:
-    """A callback for (done, total) that logs `120 of 480 changes, done in about 30 s`."""
-
-    return progress_lines(noun, lambda line: log.info("%s", line))
 
 
 def _retry_policy() -> dict[str, Any]:

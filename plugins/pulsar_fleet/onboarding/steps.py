@@ -36,7 +36,6 @@ from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, SYSTEM_TOPIC, Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
-PROCEDURE = "onboard_cluster"
 NAMESPACES_PER_BATCH = 100
 _MOST_SHOWN = 20
 
