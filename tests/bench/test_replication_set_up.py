@@ -21,7 +21,6 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
-from pulsar_fleet.replication.stored_plan import read_plan
 from pulsar_sandbox import Sandbox
 
 Result = TypeVar("Result")
@@ -66,11 +65,11 @@ async def _run(
 
     async with opened(clusters, request) as opened_clusters:
         done = await plan(clusters, request, f"warm-{tenant}")
-        planned = await step("plan", steps.plan(opened_clusters, request, done.run))
-        await step("apply_contents", steps.apply_contents(opened_clusters, planned, done.run))
+        planned = await step("plan", steps.plan(opened_clusters, request))
+        await step("apply_contents", steps.apply_contents(opened_clusters, planned, request, done.run))
         await step("start_links", steps.start_links(opened_clusters, planned, request, done.run))
-        await step("confirm_links", steps.confirm(opened_clusters, planned, done.run, seconds=300))
-    return read_plan(done.run.artefacts, planned), rows
+        await step("confirm_links", steps.confirm(opened_clusters, planned, seconds=300))
+    return planned.plan, rows
 
 
 async def _floor(clusters: dict[str, ClusterConnection], stored: ReplicationPlan) -> float:

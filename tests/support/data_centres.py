@@ -21,13 +21,14 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.undo import plan_undo
+from pulsar_fleet.preflight.findings import Finding, Planned, blockers
+from pulsar_fleet.procedures.runner import changing_runs
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.clusters import Clusters, open_clusters
 from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.apply import AppliedStage
-from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
-from pulsar_fleet.replication.stored_plan import read_findings
+from pulsar_fleet.replication.setup.plan import ReplicationPlan
 
 _QUIET_MS = 2000
 
@@ -37,9 +38,17 @@ class Replicated:
     """What a run did, stage by stage."""
 
     run: Run
-    planned: StoredReplicationPlan
-    stages: list[AppliedStage] = field(default_factory=list)
+    planned: Planned[ReplicationPlan]
+    stages: list[StepResult] = field(default_factory=list)
     links: int = 0
+
+    @property
+    def plan(self) -> ReplicationPlan:
+        return self.planned.plan
+
+    @property
+    def blockers(self) -> tuple[Finding, ...]:
+        return blockers(self.planned.findings)
 
 
 Connections = Mapping[str, ClusterConnection]
@@ -61,29 +70,29 @@ async def plan(connections: Connections, request: Request, run_id: str) -> Repli
     run = Run.open(run_id)
     run.ledger.start_run(run.id, "replicate_namespaces", {})
     async with opened(connections, request) as clusters:
-        return Replicated(run, await steps.plan(clusters, request, run))
+        return Replicated(run, await steps.plan(clusters, request))
 
 
 async def replicate(connections: Connections, request: Request, run_id: str) -> Replicated:
     """All steps, as the DAG and the command call them."""
     done = await plan(connections, request, run_id)
     run, planned = done.run, done.planned
-    assert not planned.blockers, findings_text(done)
+    assert not done.blockers, findings_text(done)
     async with opened(connections, request) as clusters:
         done.stages.append(await steps.apply_contents(clusters, planned, request, run))
         done.stages.append(await steps.start_links(clusters, planned, request, run))
-        done.links = (await steps.confirm(clusters, planned, run)).links
+        done.links = (await steps.confirm(clusters, planned)).links
         async with asyncio.timeout(60):
-            while planned.ends and await steps.backlog_of_ending_links(clusters, planned, run):
+            while done.plan.ends and await steps.backlog_of_ending_links(clusters, planned):
                 await asyncio.sleep(0.5)
-        if planned.ends:
+        if done.plan.ends:
             done.stages.append(await steps.end_links(clusters, planned, run))
     return done
 
 
-async def undo(done: Replicated, admins: Mapping[str, AdminClient]) -> None:
-    """Undo all stages of a run, as the commands do that it prints, and allow what they would ask for."""
-    for run_id in [run for stage in reversed(done.stages) for run in stage.undo]:
+async def undo(done: Replicated, admins: Mapping[str, AdminClient], stage: str = "") -> None:
+    """Undo all stages of a run, or one, as the commands do that it prints, and allow what they would ask for."""
+    for run_id in [one for one in changing_runs(done.run) if one.startswith(f"{done.run.id}/{stage}")]:
         planned, ledger = plan_undo(Ledger.open(), run_id), Ledger.open()
         allow = {change.id for change in planned.changes}
         admin = admins[planned.target]
@@ -92,11 +101,11 @@ async def undo(done: Replicated, admins: Mapping[str, AdminClient]) -> None:
 
 
 def finding_ids(done: Replicated) -> set[str]:
-    return {finding.id for finding in read_findings(done.run.artefacts, done.planned)}
+    return {finding.id for finding in done.planned.findings}
 
 
 def findings_text(done: Replicated) -> str:
-    return "\n".join(finding.text() for finding in read_findings(done.run.artefacts, done.planned))
+    return "\n".join(finding.text() for finding in done.planned.findings)
 
 
 async def make_origin(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, TopicName]:

@@ -11,6 +11,11 @@ from tests.support.replication import FOREVER, make_alone
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.outcome import StepResult
+from pulsar_fleet.preflight.findings import Planned
+from pulsar_fleet.read_only import steps
+from pulsar_fleet.read_only.plan import ReadOnlyPlan
 from pulsar_sandbox import Cluster
 
 STORED = 20
@@ -102,3 +107,14 @@ async def make_shadowed(admin: AdminClient, cluster: Cluster, tenant: str, parti
 
 
 __all__ = ["FOREVER", "NOTHING_KEPT", "STORED", "Shadowed", "delivered", "make_shadowed", "make_source", "publish"]
+
+
+async def carry_out(admin: AdminClient, planned: Planned[ReadOnlyPlan], run: Run) -> StepResult:
+    """What follows the approval of a plan, as the procedure does it; the result of the step that links or removes."""
+    if planned.plan.remove:
+        return await steps.remove_topics(admin, planned, run)
+    await steps.create_topics(admin, planned, run)
+    await steps.confirm_brokers(admin, planned, run)
+    linked = await steps.link_topics(admin, planned, run)
+    await steps.confirm(admin, planned)
+    return linked

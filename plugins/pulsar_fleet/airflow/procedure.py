@@ -159,21 +159,24 @@ def _step(
 ) -> Any:
     def conclude(said: Said, batch: JsonObject) -> str:
         from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.procedures.procedure import Skipped, Unmet
+        from pulsar_fleet.procedures.procedure import Done, Skipped, Unmet
 
         if isinstance(said, Skipped):
             raise AirflowSkipException(said.reason)
         if isinstance(said, Unmet):
             raise PreconditionFailed(said.said)
-        log.info("%s", said)
+        text = said.said if isinstance(said, Done) else str(said)
+        log.info("%s", text)
         if step.name in emits:
             emits[step.name][1](current_run(get_current_context()), batch)
         # An XCom is a row of Airflow's database; the whole text is in the log and in the run's documents.
-        return str(said).partition("\n")[0]
+        return text.partition("\n")[0]
 
     def work(batch: JsonObject | None, spark: SparkJob | None = None) -> str:
         from pulsar_fleet.procedures import runner
 
+        if step in procedure.each:
+            runner.require_planned(procedure, current_run(get_current_context()))
         of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})

@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, listed
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.onboarding.results import AppliedBatch
+from pulsar_fleet.onboarding.results import AppliedChanges
 from pulsar_fleet.onboarding.steps import apply_onboarding
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.plan import Plan
@@ -119,11 +119,12 @@ def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
     return result
 
 
-async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int], None]) -> AppliedBatch:
+async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int], None]) -> AppliedChanges:
+    run.artefacts.write_json(run.id, "plan.json", execution.plan.to_json())
     return await apply_onboarding(
         execution.source,
         execution.target,
-        run.artefacts.write_json(run.id, "plan.json", execution.plan.to_json()),
+        execution.plan,
         run.artefacts,
         run.ledger,
         run.id,
@@ -132,7 +133,7 @@ async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int
     )
 
 
-def _ending(applied: AppliedBatch) -> ExecutionResult:
+def _ending(applied: AppliedChanges) -> ExecutionResult:
     missed = {outcome for outcome, count in applied.counts.items() if count and not Outcome(outcome).in_place}
     state = ExitState.PARTLY if missed else ExitState.DONE
     if missed == {Outcome.REFUSED.value}:

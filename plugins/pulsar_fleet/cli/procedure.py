@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, repeat
 from typing import TypeVar
@@ -17,7 +18,7 @@ from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, PlanOutdated, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.approval import APPROVED, read_approval
@@ -25,7 +26,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import Batches, Procedure, Session, Skipped, Step, Unmet
+from pulsar_fleet.procedures.procedure import Batches, Done, Ending, Procedure, Session, Skipped, Step, Unmet
 
 Result = TypeVar("Result")
 
@@ -88,7 +89,7 @@ class _ProcedureRun:
         self._word = word
         self._yes = yes
         self._current = procedure.opening
-        self._connections: dict[str, Sequence[ClusterConnection]] | None = None
+        self._connections: dict[str, Sequence[ClusterConnection]] = {}
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
@@ -117,15 +118,20 @@ class _ProcedureRun:
         if problem is None:
             return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
         self._terminal.note(f"{self._current}: {str(problem) or 'interrupted.'}", style="red")
-        if self._word:
+        self._say_what_next(problem, ending)
+        document: JsonObject = {"run": self._run.id, "failed": list(failed), **ending.document}
+        return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+
+    def _say_what_next(self, problem: FleetError | KeyboardInterrupt, ending: Ending) -> None:
+        if isinstance(problem, PlanOutdated):
+            self._terminal.note("Start a new run: --resume would go on by a plan that the clusters no longer fit.")
+        elif self._word:
             command = command_line(self._word, "--resume", self._run.id)
             self._terminal.note(f"Continue with: {command}", command)
         else:
             self._terminal.note(f"Continue with the same command and --resume {self._run.id}.")
-        if changed and ending.undo:
-            self._terminal.note(f"Undo it with:  {ending.undo}", ending.undo)
-        document: JsonObject = {"run": self._run.id, "failed": list(failed), **ending.document}
-        return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+        for number, command in enumerate(ending.undo):
+            self._terminal.note(f"{'Undo it with: ' if number == 0 else 'then with:    '} {command}", command)
 
     def _execute(self) -> None:
         approval = read_approval(self._run)
@@ -154,15 +160,14 @@ class _ProcedureRun:
                 self._current = step.name
                 if step.asks and not self._yes:
                     self._ask(step, session)
-                if not step.reads:
-                    runner.note_change(self._run)
-                said = self._step(step.name, partial(runner.wait_for, step), batch)
+                with nullcontext() if step.reads else runner.noting_change(self._run):
+                    said = self._step(step.name, partial(runner.wait_for, step), batch)
             if isinstance(said, Unmet) and self._procedure.end is None:
                 raise PreconditionFailed(said.said)
             if isinstance(said, Unmet) or (isinstance(said, Skipped) and not batch):
                 return
-            if step.shows and isinstance(said, str):
-                (self._terminal.say if self._yes else self._terminal.show)(said)
+            if step.shows and isinstance(said, str | Done):
+                (self._terminal.say if self._yes else self._terminal.show)(said if isinstance(said, str) else said.said)
 
     def _ask(self, step: Step, session: Session) -> None:
         """Ask before a step; what a person allows then is allowed in this process only."""
@@ -196,9 +201,11 @@ class _ProcedureRun:
 
     def _step(self, name: str, work: Callable[[Session], Awaitable[Result]], batch: JsonObject | None = None) -> Result:
         async def step(say: Callable[[str], None]) -> Result:
-            if self._connections is None:
-                named = _named(self._procedure, self._conf).items()
-                self._connections = {setting: await self._reached(setting, sides) for setting, sides in named}
+            for setting, sides in _named(self._procedure, self._conf).items():
+                known = self._connections.get(setting)
+                # One that did not answer a moment ago may answer now.
+                if known is None or not all(one.service_url for one in known):
+                    self._connections[setting] = await self._reached(setting, sides)
             opened = runner.open_session(self._conf, self._run, self._connections, batch=batch or {}, say=say)
             async with opened as session:
                 return await work(session)

@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
+from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, take_snapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.preflight.findings import Finding
@@ -173,7 +173,6 @@ async def plan_pair(
         ours,
         theirs,
         run.artefacts,
-        run.id,
         subscriptions=subscriptions,
         lag_seconds=lag_hours * 3600,
         answers=await probe_target_schemas(target.connection, ours, theirs, run.artefacts),
@@ -181,7 +180,7 @@ async def plan_pair(
     )
     compared = compared_line(ours, theirs, time.monotonic() - began)
     return PlannedPair(
-        plan=read_plan(run.artefacts, planned),
-        findings=read_findings(run.artefacts, planned),
+        plan=planned.plan,
+        findings=planned.findings,
         line="\n\n".join(text for text in (compared, ours.rights, theirs.rights) if text),
     )

@@ -10,6 +10,7 @@ FleetError
 ├── NotFound               the caller: the resource does not exist (404)
 ├── Conflict               the caller: the state has changed; read it again and plan again (409)
 └── PreconditionFailed     the operator: a gate or hazard check of ours forbids it; the message names the next step
+    └── PlanOutdated       the operator: the clusters are not as they were planned for; only a new run plans again
 """
 
 from __future__ import annotations
@@ -63,3 +64,7 @@ class NotFound(FleetError):
 
 class PreconditionFailed(FleetError):
     """A gate or hazard check forbids the operation, because it would harm data or clients."""
+
+
+class PlanOutdated(PreconditionFailed):
+    """The clusters have changed since the run was planned: only a new run, which plans again, can go on."""

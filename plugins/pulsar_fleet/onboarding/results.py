@@ -34,34 +34,6 @@ class TakenSnapshot(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPlan(Document):
-    """A stored plan with its findings.
-
-    :param text: the plan as Markdown.
-    :param calls: writing calls; they take about `seconds`.
-    :param needs_permission: ids of the first changes that the operator must allow.
-    :param batches: the numbers that `apply_onboarding` takes, at least one.
-    """
-
-    plan: Reference
-    findings: Reference
-    text: Reference
-    id: str
-    source: str
-    target: str
-    headline: str
-    changes: int
-    calls: int
-    seconds: float
-    hazards: Mapping[str, int]
-    needs_permission: tuple[str, ...]
-    left_alone: int
-    blockers: int
-    warnings: int
-    batches: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedChanges(Document):
     """What applying a plan, or a batch of it, did.
 
@@ -76,10 +48,3 @@ class AppliedChanges(Document):
     counts: Mapping[str, int]
     problems: tuple[str, ...]
     calls: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedBatch(AppliedChanges):
-    """The same for one batch; `result` has the outcome of each change."""
-
-    result: Reference

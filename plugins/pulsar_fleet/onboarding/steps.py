@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import ceil
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -14,12 +14,12 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted, listed
-from pulsar_fleet.ledger.artefacts import OWN_FOLDER, Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import OWN_FOLDER, Artefacts
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.onboarding.measurements import measure
-from pulsar_fleet.onboarding.results import AppliedBatch, AppliedChanges, StoredPlan, TakenSnapshot
+from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
 from pulsar_fleet.planning.apply.apply import Progress, apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
@@ -28,7 +28,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import headline, plan_markdown
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.context import Measurements, Probes
-from pulsar_fleet.preflight.findings import Finding, blockers
+from pulsar_fleet.preflight.findings import Planned
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
 from pulsar_fleet.preflight.waivers import Waiver, accept
 from pulsar_fleet.snapshot.collect import collect_into
@@ -115,14 +115,13 @@ def plan_onboarding(
     source: TakenSnapshot,
     target: TakenSnapshot,
     artefacts: Artefacts,
-    run_id: str,
     *,
     subscriptions: bool = True,
     lag_seconds: int = 0,
     answers: tuple[SchemaAnswer, ...] = (),
     waivers: Sequence[Waiver] = (),
-) -> StoredPlan:
-    """Compare two snapshots, store the plan and the findings; nothing is changed.
+) -> Planned[Plan]:
+    """Compare two snapshots, and plan what the target lacks; nothing is changed.
 
     :param lag_seconds: how long messages may wait on the source before they are copied; 0 if none are copied.
     :param answers: the result of `probe_target_schemas`.
@@ -137,32 +136,18 @@ def plan_onboarding(
     )
     probes = Probes(source=measured_source, target=measured_target, schemas=answers, lag_seconds=lag_seconds)
     findings = accept(check_compatibility(ours, theirs, probes), waivers)
-    finding_documents = [finding.to_json() for finding in findings]
-    blocking = len(blockers(findings))
-    return StoredPlan(
-        plan=artefacts.write_json(run_id, "plan.json", plan.to_json()),
-        findings=artefacts.write_json(run_id, "findings.json", finding_documents),
-        text=artefacts.write(run_id, "plan.md", plan_markdown(plan).encode()),
-        id=plan.id,
-        source=plan.source,
-        target=plan.target,
-        headline=headline(plan),
-        changes=len(plan.changes),
-        calls=plan.calls,
-        seconds=round(plan.seconds, 1),
-        hazards=plan.hazards(),
-        needs_permission=tuple(change.id for change in plan.needing_permission()[:_MOST_SHOWN]),
-        left_alone=len(plan.left_alone),
-        blockers=blocking,
-        warnings=len(findings) - blocking,
-        batches=tuple(range(max(1, ceil(len(plan.namespaces()) / NAMESPACES_PER_BATCH)))),
-    )
+    return Planned(plan=plan, findings=findings, headline=headline(plan), text=plan_markdown(plan))
+
+
+def batches_of(plan: Plan) -> range:
+    """The numbers that `apply_onboarding` takes, at least one."""
+    return range(max(1, ceil(len(plan.namespaces()) / NAMESPACES_PER_BATCH)))
 
 
 async def apply_onboarding(
     source: ClusterConnection,
     target: ClusterConnection,
-    stored: Reference,
+    plan: Plan,
     artefacts: Artefacts,
     ledger: Ledger,
     run_id: str,
@@ -170,25 +155,24 @@ async def apply_onboarding(
     batch: int | None = None,
     allow: Collection[str] = frozenset(),
     progress: Progress | None = None,
-) -> AppliedBatch:
-    """Apply a stored plan; changes that are already in place are skipped.
+) -> AppliedChanges:
+    """Apply a plan; changes that are already in place are skipped.
 
-    :param batch: one of `StoredPlan.batches`, with the changes of the cluster as a whole; None for the whole plan.
+    :param batch: one of `batches_of`, with the changes of the cluster as a whole; None for the whole plan.
     :param source: cluster that has the secrets which the plan names by fingerprint; it is only read.
     :param allow: ids of the irreversible and destructive changes that the operator allows.
     :raises FleetError: changes failed: `Unavailable` if a second run may succeed, else `InvalidRequest`.
     """
-    whole = Plan.from_json(artefacts.read_json(stored))
-    plan = _batch(whole, batch)
+    part = _batch(plan, batch)
     redactor = open_redactor()
     async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
-        secrets = await read_secrets(plan, source_admin, redactor)
+        secrets = await read_secrets(part, source_admin, redactor)
         applied = await apply_plan(
-            plan, target_admin, ledger, run_id, redactor=redactor, allow=allow, secrets=secrets, progress=progress
+            part, target_admin, ledger, run_id, redactor=redactor, allow=allow, secrets=secrets, progress=progress
         )
         calls = target_admin.calls
     summary = AppliedChanges(
-        plan=whole.id,
+        plan=plan.id,
         target=plan.target,
         complete=applied.complete,
         counts=applied.counts(),
@@ -199,29 +183,36 @@ async def apply_onboarding(
         calls=calls,
     )
     document = {**applied.to_json(), "summary": summary.to_json()}
-    reference = artefacts.write_json(run_id, f"applied-{batch or 0}.json", document)
+    artefacts.write_json(run_id, f"applied-{batch or 0}.json", document)
     _raise_failures(applied)
-    return AppliedBatch(result=reference, **asdict(summary))
+    return summary
 
 
-def read_applied(artefacts: Artefacts, run_id: str, planned: StoredPlan) -> AppliedChanges | None:
+def read_applied(artefacts: Artefacts, run_id: str, plan: Plan) -> AppliedChanges | None:
     """The summary of `apply_onboarding` over all batches of a run; None if no batch ran."""
-    references = [artefacts.find(run_id, f"applied-{batch}.json") for batch in planned.batches]
-    documents = [artefacts.read_json(reference)["summary"] for reference in references if reference is not None]
-    summaries = [AppliedChanges.from_json(document) for document in documents if document["plan"] == planned.id]
+    references = [artefacts.find(run_id, f"applied-{batch}.json") for batch in batches_of(plan)]
+    documents = [artefacts.read_json(reference) for reference in references if reference]
+    summaries = [AppliedChanges.from_json(document["summary"]) for document in documents if document]
     if not summaries:
         return None
     counts: Counter[str] = Counter()
     for summary in summaries:
         counts.update(summary.counts)
     return AppliedChanges(
-        plan=planned.id,
-        target=planned.target,
+        plan=plan.id,
+        target=plan.target,
         complete=len(summaries) == len(references) and all(summary.complete for summary in summaries),
         counts=counts,
         problems=tuple(problem for summary in summaries for problem in summary.problems)[:_MOST_SHOWN],
         calls=sum(summary.calls for summary in summaries),
     )
+
+
+def forget_applied(artefacts: Artefacts, run_id: str, plan: Plan) -> None:
+    """Of a run that plans again: what an earlier plan has led to is no result of this one."""
+    for batch in batches_of(plan):
+        if artefacts.find(run_id, f"applied-{batch}.json"):
+            artefacts.write_json(run_id, f"applied-{batch}.json", None)
 
 
 def _batch(plan: Plan, batch: int | None) -> Plan:
@@ -234,17 +225,6 @@ def _batch(plan: Plan, batch: int | None) -> Plan:
 def _load_snapshots(artefacts: Artefacts, source: TakenSnapshot, target: TakenSnapshot) -> tuple[Snapshot, Snapshot]:
     ours, theirs = (load_snapshot(artefacts, result.reference) for result in (source, target))
     return ours, theirs
-
-
-def read_plan(artefacts: Artefacts, planned: StoredPlan) -> Plan:
-    """The plan that `plan_onboarding` stored."""
-    return Plan.from_json(artefacts.read_json(planned.plan))
-
-
-def read_findings(artefacts: Artefacts, planned: StoredPlan) -> tuple[Finding, ...]:
-    """The findings that `plan_onboarding` stored, blockers first."""
-    documents = artefacts.read_json(planned.findings)
-    return tuple(Finding.from_json(document) for document in documents)
 
 
 def _raise_failures(applied: PlanResult) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.text import counted, with_names
+
+Plan = TypeVar("Plan", bound=Document)
 
 
 class Severity(StrEnum):
@@ -66,6 +69,20 @@ class Finding(Document):
             f"        Do{f' ({self.owner})' if self.owner else ''}: {self.remedy}"
             + (f"\n        {self.call}" if self.call else "")
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Generic[Plan]):
+    """A plan and what was found when it was made.
+
+    :param headline: one sentence with the numbers.
+    :param text: the plan for the person who approves it, as Markdown.
+    """
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    headline: str
+    text: str
 
 
 def blockers(findings: Iterable[Finding]) -> tuple[Finding, ...]:

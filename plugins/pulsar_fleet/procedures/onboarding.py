@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pulsar_fleet.cluster.text import command_line, counted
-from pulsar_fleet.procedures.procedure import Application, Checked, Ending, Procedure, Session, Step
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.procedures.procedure import Application, Checked, Done, Ending, Procedure, Session, Step
 from pulsar_fleet.settings.onboard import SETTINGS
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.onboarding.results import StoredPlan, TakenSnapshot
+    from pulsar_fleet.onboarding.results import TakenSnapshot
     from pulsar_fleet.planning.comparison import Comparison
+    from pulsar_fleet.planning.plan import Plan
+    from pulsar_fleet.preflight.findings import Planned
     from pulsar_fleet.verification.snapshots.compare import CompareRequest, EqualityResult
 
 SPARK_FROM_ROWS = 2_000_000
 """Rows of the source. Fewer rows are compared in the task before Spark has started, unless many rows differ."""
-_TAKEN, _PLANNED, _EQUAL = "taken-{}.json", "planned-onboarding.json", "equality.json"
+_TAKEN = "taken-{}.json"
 _ALL_REFUSED = (
     "Every change of this plan needs permission: allow each by its id, with --allow or the setting 'allow_changes'. "
     "Nothing has been changed."
@@ -82,30 +84,26 @@ async def plan_changes(session: Session) -> Checked:
 
     run, conf, (target,) = session.run, session.conf, session.connections["target"]
     ours, theirs = _taken(run, "source"), _taken(run, "target")
-    # What an earlier plan has led to is no result of this one.
-    run.artefacts.write_json(run.id, _EQUAL, None)
     planned = steps.plan_onboarding(
         ours,
         theirs,
         run.artefacts,
-        run.id,
         subscriptions=conf["subscriptions"],
         lag_seconds=conf["expected_lag_hours"] * 3600,
         answers=await steps.probe_target_schemas(target, ours, theirs, run.artefacts),
         waivers=parse_waivers(conf["waivers"]),
     )
-    run.artefacts.write_json(run.id, _PLANNED, planned.to_json())
-    plan = steps.read_plan(run.artefacts, planned)
-    plain = plan_text(plan)
-    asked = question(plan, conf["allow_changes"])
+    plan, asked = planned.plan, question(planned.plan, conf["allow_changes"])
+    steps.forget_applied(run.artefacts, run.id, plan)
     return Checked(
         headline=planned.headline,
         changes=tuple(change.label for change in plan.changes),
-        findings=steps.read_findings(run.artefacts, planned),
-        text=run.artefacts.read(planned.text).decode(),
-        plain=f"{plain}\n\nDry run: nothing has been changed." if conf["dry_run"] else plain,
+        findings=planned.findings,
+        plan=plan,
+        text=planned.text,
+        plain="\n\n".join([plan_text(plan), *(["Dry run: nothing has been changed."] if conf["dry_run"] else [])]),
         question=asked,
-        refusal=_ALL_REFUSED if planned.changes and not asked else "",
+        refusal=_ALL_REFUSED if plan.changes and not asked else "",
     )
 
 
@@ -115,15 +113,15 @@ async def apply_plan(session: Session) -> str:
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.report.progress import progress_lines
 
-    run, planned = session.run, _planned(session.run)
+    run, plan = session.run, _planned(session.run).plan
     (source,), (target,) = (session.connections[side] for side in ("source", "target"))
     progress, failures, problems = progress_lines("changes", session.say), list[FleetError](), list[str]()
-    for batch in planned.batches:
+    for batch in steps.batches_of(plan):
         try:
             applied = await steps.apply_onboarding(
                 source,
                 target,
-                planned.plan,
+                plan,
                 run.artefacts,
                 run.ledger,
                 run.id,
@@ -142,18 +140,17 @@ async def apply_plan(session: Session) -> str:
         raise failures[0]
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
-        raise Conflict(f"Some changes are not in place on {planned.target}; all others are.\n{listed}")
-    return f"All of the plan is in place on {planned.target}."
+        raise Conflict(f"Some changes are not in place on {plan.target}; all others are.\n{listed}")
+    return f"All of the plan is in place on {plan.target}."
 
 
-async def verify_equal(session: Session) -> str:
+async def verify_equal(session: Session) -> Done:
     """Read the target again, compare it with the source's snapshot, and fail if changes remain to plan."""
     from pulsar_fleet.cluster.errors import Conflict
+    from pulsar_fleet.procedures.runner import store_result
     from pulsar_fleet.verification.snapshots.compare import EqualityResult, read_back
 
     run, (target,) = session.run, session.connections["target"]
-    # What an earlier attempt has found is no result of this one.
-    run.artefacts.write_json(run.id, _EQUAL, None)
     request = await read_back(
         _taken(run, "source").reference,
         target,
@@ -164,10 +161,10 @@ async def verify_equal(session: Session) -> str:
     )
     comparison = await asyncio.to_thread(_compare, session, request)
     result = EqualityResult.of(request, comparison)
-    run.artefacts.write_json(run.id, _EQUAL, result.to_json())
     if not comparison.equal:
+        store_result(session, "verify_equal", result)
         raise Conflict(f"The target still differs: start it again to see and apply the changes.\n{result.text}")
-    return result.text
+    return Done(result.text, result)
 
 
 def _compare(session: Session, request: CompareRequest) -> Comparison:
@@ -189,10 +186,10 @@ def _compare(session: Session, request: CompareRequest) -> Comparison:
 
 def verified(run: Run) -> EqualityResult | None:
     """What the last step found for the plan of this run; None before it."""
+    from pulsar_fleet.procedures.runner import result_of
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
-    stored = run.stored(_EQUAL)
-    return EqualityResult.from_json(stored) if stored else None
+    return result_of(run, "verify_equal", EqualityResult)
 
 
 def source_of(run: Run) -> TakenSnapshot:
@@ -202,33 +199,29 @@ def source_of(run: Run) -> TakenSnapshot:
 
 def target_of(run: Run) -> str:
     """The target's own name."""
-    return _planned(run).target
+    return _planned(run).plan.target
 
 
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """Findings, changes and the proof."""
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.onboarding import steps
-    from pulsar_fleet.procedures.runner import is_planned, read_findings
+    from pulsar_fleet.procedures.runner import undo_commands
     from pulsar_fleet.report.onboard import onboarding_report
-    from pulsar_fleet.report.planned_run import unplanned_report
 
-    if is_planned(run):
-        planned = _planned(run)
-        report = onboarding_report(
-            _taken(run, "source"),
-            _taken(run, "target"),
-            steps.read_plan(run.artefacts, planned),
-            read_findings(run),
-            steps.read_applied(run.artefacts, run.id, planned),
-            verified(run),
-            read_approval(run),
-        )
-    else:
-        report = unplanned_report(failed)
+    planned = _planned(run)
+    report = onboarding_report(
+        _taken(run, "source"),
+        _taken(run, "target"),
+        planned.plan,
+        planned.findings,
+        steps.read_applied(run.artefacts, run.id, planned.plan),
+        verified(run),
+        read_approval(run),
+    )
     text = report.markdown()
     document: JsonObject = {"failed": list(failed), "report": text}
-    return Ending(report=report, text=text, document=document, undo=command_line("undo", run.id))
+    return Ending(report=report, text=text, document=document, undo=undo_commands(run))
 
 
 def _selection(session: Session) -> Selection:
@@ -243,10 +236,11 @@ def _taken(run: Run, side: str) -> TakenSnapshot:
     return TakenSnapshot.from_json(run.stored(_TAKEN.format(side)))
 
 
-def _planned(run: Run) -> StoredPlan:
-    from pulsar_fleet.onboarding.results import StoredPlan
+def _planned(run: Run) -> Planned[Plan]:
+    from pulsar_fleet.planning.plan import Plan
+    from pulsar_fleet.procedures.runner import read_planned
 
-    return StoredPlan.from_json(run.stored(_PLANNED))
+    return read_planned(run, Plan)
 
 
 ONBOARDING = Procedure(

@@ -13,6 +13,7 @@ from pulsar_fleet.settings.shared import approval, connection
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.cluster.document import Document
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.preflight.findings import Finding
@@ -56,6 +57,7 @@ class Checked:
     :param headline: one sentence.
     :param changes: a line each; without one nobody is asked.
     :param findings: a blocker among them stops the run.
+    :param plan: what the steps do; they read it by `runner.read_planned`.
     :param text: for the person who approves, as Markdown; by default the changes as a list.
     :param plain: the changes for a terminal; by default the text.
     :param question: on the terminal; by default how many changes are made.
@@ -66,6 +68,7 @@ class Checked:
     headline: str
     changes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    plan: Document | None = None
     text: str = ""
     plain: str = ""
     question: str = ""
@@ -75,6 +78,14 @@ class Checked:
     def markdown(self) -> str:
         """For the person who approves."""
         return self.text or "\n".join(f"* {line}" for line in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a step returns that has a result for the steps behind it and for the report: `runner.result_of`."""
+
+    said: str
+    result: Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class NotYet:
     said: str
 
 
-Said = str | Skipped | Unmet | NotYet
+Said = str | Done | Skipped | Unmet | NotYet
 """What a step returns."""
 
 
@@ -217,7 +228,7 @@ class Ending:
     :param stored: whether the report is worth a page.
     :param problem: why the run counts as failed although no step failed.
     :param commands: those that may follow.
-    :param undo: the command that takes back what the run has changed; shown where a step failed.
+    :param undo: the commands that take back what the run has changed, in their order; shown where a step failed.
     :param metrics: for a monitoring system, by name.
     """
 
@@ -228,7 +239,7 @@ class Ending:
     stored: bool = True
     problem: str = ""
     commands: tuple[str, ...] = ()
-    undo: str = ""
+    undo: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import duration
+from pulsar_fleet.cluster.text import command_line, duration
 from pulsar_fleet.ledger.approval import forget_approval, read_approval
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.preflight.findings import Finding, blockers
+from pulsar_fleet.preflight.findings import Finding, Planned, blockers
 from pulsar_fleet.procedures.procedure import (
     Batches,
     Checked,
+    Done,
     Ending,
     NotYet,
     Procedure,
@@ -31,8 +34,11 @@ from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
-_PLANNED, _FINDINGS, _TEXT, _RESULT = "planned.json", "findings.json", "plan.md", "steps/{}.json"
-_BATCHES, _CHANGES, _WAITED = "batches.json", "changes-begun.json", "waits/{}.json"
+_PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
+_SAID, _RESULT, _WAITED = "steps/{}.json", "results/{}.json", "waits/{}.json"
+_BATCHES, _CHANGES = "batches.json", "changes-begun.json"
+
+Form = TypeVar("Form", bound=Document)
 
 
 @asynccontextmanager
@@ -62,13 +68,17 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
     # That of an earlier attempt is no result of this one, and its approval is none of what is planned now.
     run.artefacts.write_json(run.id, _PLANNED, None)
     forget_approval(run)
+    for step in procedure.each:
+        _forget(step, session)
     checked = await procedure.check(session)
+    plan = run.artefacts.write_json(run.id, _PLAN, checked.plan.to_json()) if checked.plan else None
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
     stopping = len(blockers(checked.findings))
     planned: JsonObject = {
         "id": run.id.rpartition("/")[2],
         "headline": checked.headline,
         "text": run.artefacts.write(run.id, _TEXT, checked.markdown().encode()).to_json(),
+        "plan": plan.to_json() if plan else None,
         "findings": findings.to_json(),
         "changes": len(checked.changes),
         "refusal": checked.refusal,
@@ -80,8 +90,39 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
 
 
 def is_planned(run: Run) -> bool:
-    """Whether this attempt of the run has checked: its steps may go on with an earlier plan, its report may not."""
+    """Whether this attempt of the run has checked, and not only one of an earlier release."""
     return isinstance(run.stored(_PLANNED), dict)
+
+
+def require_planned(procedure: Procedure, run: Run) -> None:
+    """Refuse the steps of a run that an earlier release has planned, such as one that waited for its approval.
+
+    :raises PreconditionFailed: there is no plan of this release.
+    """
+    if procedure.check and not is_planned(run):
+        raise PreconditionFailed(
+            f"This run has no plan of this release: it was planned before an upgrade. Clear its task "
+            f"{procedure.checks or procedure.opening!r} with those behind it: it plans again and asks again. What the "
+            "run has changed until now stays."
+        )
+
+
+def planned_numbers(run: Run) -> JsonObject:
+    """What the check has stored: headline, counts, and where the plan, its text and its findings are."""
+    return dict(run.stored(_PLANNED))
+
+
+def read_planned(run: Run, form: type[Form]) -> Planned[Form]:
+    """The plan that the check has made, for the steps and the report.
+
+    :param form: its type.
+    """
+    return replace(_described(run), plan=form.from_json(run.stored(_PLAN)))
+
+
+def _described(run: Run) -> Planned[Any]:
+    headline = planned_numbers(run)["headline"]
+    return Planned(plan=None, findings=read_findings(run), headline=headline, text=read_changes(run))
 
 
 def read_findings(run: Run) -> tuple[Finding, ...]:
@@ -111,6 +152,8 @@ def stored_batches(run: Run) -> list[JsonObject]:
 
 async def run_step(step: Step, session: Session) -> Said:
     """Run a step, also one that has run before, and store what it says; of one that is skipped or waits nothing."""
+    # That of an earlier attempt is no result of this one.
+    _forget(step, session)
     try:
         said = await step.work(session)
     except Unavailable as error:
@@ -118,10 +161,39 @@ async def run_step(step: Step, session: Session) -> Said:
             raise
         # A broker may restart: a wait goes on until its end.
         said = NotYet(str(error))
-    if isinstance(said, str | Unmet):
-        text = said.said if isinstance(said, Unmet) else said
-        session.run.artefacts.write_json(session.run.id, session.stored_at(_RESULT.format(step.name)), text)
+    if isinstance(said, Done):
+        store_result(session, step.name, said.result)
+    if isinstance(said, str | Done | Unmet):
+        text = said if isinstance(said, str) else said.said
+        session.run.artefacts.write_json(session.run.id, session.stored_at(_SAID.format(step.name)), text)
     return said
+
+
+def _forget(step: Step, session: Session) -> None:
+    for name in (_SAID, _RESULT):
+        where = session.stored_at(name.format(step.name))
+        if session.run.stored(where) is not None:
+            session.run.artefacts.write_json(session.run.id, where, None)
+
+
+def store_result(session: Session, name: str, result: Document) -> None:
+    """Store the result of a step that raises an error all the same; one that returns `Done` needs no call."""
+    session.run.artefacts.write_json(session.run.id, session.stored_at(_RESULT.format(name)), result.to_json())
+
+
+def result_of(run: Run, name: str, form: type[Form]) -> Form | None:
+    """The result of a step that has ended; None before.
+
+    :param form: its type.
+    """
+    stored = run.stored(_RESULT.format(name))
+    return None if stored is None else form.from_json(stored)
+
+
+def results_of(run: Run, names: Sequence[str], form: type[Form]) -> dict[str, Form]:
+    """The results of the steps that have ended, in the order of the names."""
+    found = {name: result_of(run, name, form) for name in names}
+    return {name: result for name, result in found.items() if result is not None}
 
 
 async def wait_for(step: Step, session: Session) -> Said:
@@ -158,22 +230,42 @@ def missed_text(step: Step, run: Run, seconds: float, said: str) -> str:
 
 def said_by(session: Session, name: str) -> str | None:
     """What a step said when it ended; None before."""
-    said = session.run.stored(session.stored_at(_RESULT.format(name)))
+    said = session.run.stored(session.stored_at(_SAID.format(name)))
     return None if said is None else str(said)
 
 
-def note_change(run: Run) -> None:
-    """Note that a step begins which changes something."""
+@contextmanager
+def noting_change(run: Run) -> Iterator[None]:
+    """Note that a step begins which changes something; not if it refuses before its first recorded write."""
+    before = may_have_changed(run)
     run.artefacts.write_json(run.id, _CHANGES, True)
+    try:
+        yield
+    except PreconditionFailed:
+        if not before and not changing_runs(run):
+            run.artefacts.write_json(run.id, _CHANGES, None)
+        raise
 
 
 def may_have_changed(run: Run) -> bool:
     """Whether this attempt or an earlier one has begun a step that changes something."""
-    return bool(run.stored(_CHANGES))
+    return bool(run.stored(_CHANGES)) or bool(changing_runs(run))
+
+
+def changing_runs(run: Run) -> list[str]:
+    """The ids of this run and of those below it that have begun to change something, the last one first."""
+    recorded = sorted(run.ledger.runs_below(run.id), key=lambda row: row.started_at, reverse=True)
+    ids = [row.run_id for row in recorded if row.state != "undone"]
+    return [one for one in ids if run.ledger.intents(one) or run.ledger.changes(one)]
+
+
+def undo_commands(run: Run) -> tuple[str, ...]:
+    """The commands that take back what the run has changed, in their order."""
+    return tuple(command_line("undo", one) for one in changing_runs(run))
 
 
 def _said(run: Run, name: str) -> str | None:
-    said = run.stored(_RESULT.format(name))
+    said = run.stored(_SAID.format(name))
     return None if said is None else str(said)
 
 
@@ -182,29 +274,25 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
 
     :param failed: step → why it failed.
     """
-    if procedure.end:
+    if procedure.check and not is_planned(run):
+        report = unplanned_report(failed, undo_commands(run))
+        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()})
+    elif procedure.end:
         ending = procedure.end(run, conf, failed)
     else:
         report = _report(procedure, run, failed)
-        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()})
+        document = {"report": report.markdown()}
+        ending = Ending(report=report, text=report.markdown(), document=document, undo=undo_commands(run))
     if ending.stored or failed:
         store_report(run, ending.report)
     return ending
 
 
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
-    if not is_planned(run):
-        return unplanned_report(failed)
-    planned: JsonObject = run.stored(_PLANNED)
     said = {step.name: text for step in procedure.each if (text := _said(run, step.name)) is not None}
     lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
     last = procedure.each[-1].name if procedure.each and len(said) == len(procedure.each) else ""
-    return planned_report(
-        said.get(last) or planned["headline"],
-        [rows] if said else [],
-        plan_text=read_changes(run),
-        findings=read_findings(run),
-        approval=read_approval(run),
-        failed=failed,
-    )
+    planned, approval = _described(run), read_approval(run)
+    outcome = said.get(last) or planned.headline
+    return planned_report(outcome, [rows] if said else [], planned, approval=approval, failed=failed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.guard import ledgers_in
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import PlanOutdated, PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.run import Run
@@ -89,14 +89,14 @@ async def change_shadow_list(admin: AdminClient, pair: Pair, run: Run, *, links:
 async def require_linked(admin: AdminClient, pairs: Sequence[Pair]) -> None:
     """Return if every shadow topic is in the list of its source; a replicator stays connected without it (observed).
 
-    :raises PreconditionFailed: one is not.
+    :raises PlanOutdated: one is not.
     """
     for pair in pairs:
         if str(pair.shadow) not in (listed := await shadow_topics_of(admin, pair.source)):
-            raise PreconditionFailed(
+            raise PlanOutdated(
                 f"{pair.shadow} is not in the list of shadow topics of {pair.source}, which is {list(listed)}: "
-                "somebody has stored that list since it was linked, so its readers get no new messages. Run the step "
-                "that links topics again, then this one.",
+                "somebody has stored that list since it was linked, so its readers get no new messages. Start a "
+                "new run with the same topics, which links what is not linked.",
                 cluster=admin.connection.name,
             )
 

@@ -19,13 +19,13 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.statistics.system_cursors import is_replicator
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.changes.namespaces import setting
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.read_only.brokers.cost import amount
 from pulsar_fleet.read_only.observe import partitions_of
 from pulsar_fleet.read_only.recorded_calls import apply_recorded
 from pulsar_fleet.read_only.request import topics_of
-from pulsar_fleet.read_only.results import Served
 from pulsar_fleet.snapshot.resources import is_terminated, read_migrated_to
 
 _GRANTS = "auth_policies"
@@ -183,7 +183,7 @@ async def _require_no_producers(target: AdminClient, request: CopyRequest) -> No
                 )
 
 
-async def deny_producing(target: AdminClient, request: CopyRequest, run: Run) -> Served:
+async def deny_producing(target: AdminClient, request: CopyRequest, run: Run) -> StepResult:
     """Take every permission to produce in the namespaces on the other cluster; a second call changes nothing.
 
     Superusers, tenant administrators and the brokers' own role may produce all the same. The ledger has the change as
@@ -201,7 +201,7 @@ async def deny_producing(target: AdminClient, request: CopyRequest, run: Run) ->
     if changes:
         plan = Plan(source="the topics to serve", target=own, changes=tuple(changes))
         await apply_recorded(target, plan, run, "permissions")
-    return Served(changes=len(changes), calls=target.calls - calls, seconds=0.0)
+    return StepResult(changes=len(changes), calls=target.calls - calls, seconds=0.0)
 
 
 def without_producing(grants: JsonObject) -> JsonObject:

@@ -13,7 +13,6 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
-from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.planning.changes.clusters import isolation_path
 from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY
 from pulsar_fleet.planning.diff_entry import Resource
@@ -117,26 +116,6 @@ def move_call(namespace: NamespaceName, bundle: str, broker: str) -> Call:
 def release_call(cluster: str, namespace: NamespaceName) -> Call:
     """Delete the isolation policy of the namespace: its brokers serve other namespaces again."""
     return bare("DELETE", isolation_path(cluster, policy_name(namespace)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReadOnlyPlan(Document):
-    """A stored plan with its findings.
-
-    :param text: the plan as Markdown, with every call.
-    :param calls: writing calls.
-    """
-
-    plan: Reference
-    findings: Reference
-    text: Reference
-    id: str
-    headline: str
-    remove: bool
-    changes: int
-    calls: int
-    blockers: int
-    warnings: int
 
 
 def plan_removal(observed: Observed, request: Request) -> ReadOnlyPlan:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.plan import Action
 from pulsar_fleet.preflight.context import call_text
-from pulsar_fleet.preflight.findings import Finding, blockers, count_line
+from pulsar_fleet.preflight.findings import Finding, Planned, count_line
 from pulsar_fleet.read_only.brokers.owners import confirm_owners
 from pulsar_fleet.read_only.checks import check_removal, check_serving, check_setup
 from pulsar_fleet.read_only.links import (
@@ -29,46 +28,44 @@ from pulsar_fleet.read_only.links import (
     sent_by_broker,
 )
 from pulsar_fleet.read_only.observe import observe, with_own_policies
-from pulsar_fleet.read_only.plan import ReadOnlyPlan, StoredReadOnlyPlan, move_call, plan_removal, plan_serving
+from pulsar_fleet.read_only.plan import ReadOnlyPlan, move_call, plan_removal, plan_serving
 from pulsar_fleet.read_only.recorded_calls import apply_recorded, send_recorded
 from pulsar_fleet.read_only.removal import release_brokers, remove_namespace, remove_pair
 from pulsar_fleet.read_only.request import Request
-from pulsar_fleet.read_only.results import Served
 from pulsar_fleet.read_only.state import Observed
 
 CONFIRM_SECONDS = 60.0
 
 
-async def plan(admin: AdminClient, request: Request, run: Run) -> StoredReadOnlyPlan:
-    """Read the cluster, check every topic, and store the plan with its findings; it loads the sources.
+async def plan(admin: AdminClient, request: Request) -> Planned[ReadOnlyPlan]:
+    """Read the cluster, check every topic, and plan what is missing or is taken away; it loads the sources.
 
     Calls: one for each broker, up to eight for each topic, three for each of its partitions; two, and one pass over the
     topic policies, for each namespace of a source.
     """
     observed = await observe(admin, request)
-    return plan_for(observed if request.remove else await with_own_policies(admin, observed), request, run)
+    return plan_for(observed if request.remove else await with_own_policies(admin, observed), request)
 
 
-def plan_for(observed: Observed, request: Request, run: Run, *, follows: bool = False) -> StoredReadOnlyPlan:
-    """Store the plan for what was read of a cluster.
+def plan_for(observed: Observed, request: Request, *, follows: bool = False) -> Planned[ReadOnlyPlan]:
+    """The plan for what was read of a cluster.
 
     :param follows: it is served already: no right is taken, and a migration that copies the namespace is no reason.
     """
     if request.remove:
-        return _stored(plan_removal(observed, request), check_removal(observed, request), run)
+        return _described(plan_removal(observed, request), check_removal(observed, request))
     check = check_serving if follows else check_setup
-    return _stored(plan_serving(observed, request, revokes=not follows), check(observed, request), run)
+    return _described(plan_serving(observed, request, revokes=not follows), check(observed, request))
 
 
-async def create_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:
+async def create_topics(admin: AdminClient, planned: Planned[ReadOnlyPlan], run: Run) -> StepResult:
     """Load the sources that are linked next, then make the namespace and the shadow topics as their sources are.
 
     :raises Unavailable: a change failed, and a second call may succeed.
     :raises InvalidRequest: a change failed, was refused, or found another value than the plan was made from.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
-    if not stored.remove:
-        await load_sources(admin, stored.linking)
+    stored, began, calls = planned.plan, time.monotonic(), admin.calls
+    await load_sources(admin, stored.linking)
     if not stored.contents.empty:
         # Partitions cannot be taken from a topic; a shadow topic with all of them can be taken away.
         allow = {change.id for change in stored.contents.changes if change.action is Action.GROW}
@@ -78,20 +75,20 @@ async def create_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Ru
 
 async def confirm_brokers(
     admin: AdminClient,
-    planned: StoredReadOnlyPlan,
+    planned: Planned[ReadOnlyPlan],
     run: Run,
     *,
     seconds: float = CONFIRM_SECONDS,
     progress: Progress | None = None,
-) -> Served:
+) -> StepResult:
     """Where the namespace has brokers of its own: wait until each shadow topic or partition is on one of them.
 
     Bundles that are elsewhere are unloaded. A second call moves nothing.
 
     :raises PreconditionFailed: a topic is elsewhere after `seconds`; the message names it and its broker.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
-    if stored.remove or not stored.brokers:
+    stored, began, calls = planned.plan, time.monotonic(), admin.calls
+    if not stored.brokers:
         return _result(admin, began, calls, 0)
 
     async def move(bundle: str, broker: str, topics: Sequence[TopicName]) -> None:
@@ -104,16 +101,14 @@ async def confirm_brokers(
     return _result(admin, began, calls, moved)
 
 
-async def link_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:
+async def link_topics(admin: AdminClient, planned: Planned[ReadOnlyPlan], run: Run) -> StepResult:
     """Link the shadow topics that are not linked, after a last look at the retention of their namespace.
 
     The list of each source is read again: shadow topics that others have linked since the plan stay in it.
 
     :raises PreconditionFailed: the namespace does not keep everything.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
-    if stored.remove:
-        return _result(admin, began, calls, 0)
+    stored, began, calls = planned.plan, time.monotonic(), admin.calls
     document = await admin.namespace(stored.namespace) or {}
     if not is_infinite(document.get("retention_policies")):
         raise PreconditionFailed(
@@ -127,8 +122,7 @@ async def link_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run)
 
 async def confirm(
     admin: AdminClient,
-    planned: StoredReadOnlyPlan,
-    run: Run,
+    planned: Planned[ReadOnlyPlan],
     *,
     seconds: float = CONFIRM_SECONDS,
     progress: Progress | None = None,
@@ -137,14 +131,13 @@ async def confirm(
 
     :raises PreconditionFailed: a link is not alive in time, or a reader gets nothing; the message says what to do.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
-    pairs = () if stored.remove else stored.pairs
-    await require_linked(admin, pairs)
-    links = await confirm_links(admin, pairs, seconds=seconds, progress=progress)
-    read = await confirm_reading(admin, pairs)
-    sent = await sent_by_broker(admin, pairs)
+    stored, began, calls = planned.plan, time.monotonic(), admin.calls
+    await require_linked(admin, stored.pairs)
+    links = await confirm_links(admin, stored.pairs, seconds=seconds, progress=progress)
+    read = await confirm_reading(admin, stored.pairs)
+    sent = await sent_by_broker(admin, stored.pairs)
     return ConfirmedServing(
-        topics=len(pairs),
+        topics=len(stored.pairs),
         links=links,
         read=read,
         sent=sent,
@@ -153,14 +146,12 @@ async def confirm(
     )
 
 
-async def remove_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Run) -> Served:
+async def remove_topics(admin: AdminClient, planned: Planned[ReadOnlyPlan], run: Run) -> StepResult:
     """Take the shadow topics away, one after the other, then the namespace if nothing is left in it.
 
     :raises FleetError: a shadow topic could not be taken away; those after it were not touched, no source lost data.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), admin.calls
-    if not stored.remove:
-        return _result(admin, began, calls, 0)
+    stored, began, calls = planned.plan, time.monotonic(), admin.calls
     for pair in stored.pairs:
         await remove_pair(admin, pair, run)
     kept: list[str] = []
@@ -170,49 +161,25 @@ async def remove_topics(admin: AdminClient, planned: StoredReadOnlyPlan, run: Ru
     return _result(admin, began, calls, len(stored.pairs), kept)
 
 
-def read_plan(artefacts: Artefacts, planned: StoredReadOnlyPlan) -> ReadOnlyPlan:
-    """The stored plan."""
-    return ReadOnlyPlan.from_json(artefacts.read_json(planned.plan))
-
-
-def read_findings(artefacts: Artefacts, planned: StoredReadOnlyPlan) -> tuple[Finding, ...]:
-    """The stored findings, blockers first."""
-    return tuple(Finding.from_json(document) for document in artefacts.read_json(planned.findings))
-
-
 def call_lines(stored: ReadOnlyPlan) -> list[str]:
     """Every call that changes or loads something, in its order, as a person would send it."""
     return [call_text(stored.cluster, call) for call in stored.calls()]
 
 
-def _stored(planned: ReadOnlyPlan, findings: Sequence[Finding], run: Run) -> StoredReadOnlyPlan:
-    stopping = len(blockers(findings))
-    lines = call_lines(planned)
-    changes = len(planned.changes())
-    verb = "no longer served" if planned.remove else "served"
+def _described(plan: ReadOnlyPlan, findings: Sequence[Finding]) -> Planned[ReadOnlyPlan]:
+    lines = call_lines(plan)
+    verb = "no longer served" if plan.remove else "served"
     headline = (
-        f"{counted(len(planned.pairs), 'topic')} {verb} read-only in {planned.namespace} on {planned.cluster}: "
-        f"{counted(changes, 'change')}, {counted(len(lines), 'call')}; {count_line(findings)}."
+        f"{counted(len(plan.pairs), 'topic')} {verb} read-only in {plan.namespace} on {plan.cluster}: "
+        f"{counted(len(plan.changes()), 'change')}, {counted(len(lines), 'call')}; {count_line(findings)}."
     )
-    cost = ["\n".join(["**What it costs**", "", *(f"* {line}" for line in planned.cost)])] if planned.cost else []
+    cost = ["\n".join(["**What it costs**", "", *(f"* {line}" for line in plan.cost)])] if plan.cost else []
     text = "\n\n".join([headline, *cost, "\n".join(["**The calls**, in their order:", "", "```", *lines, "```"])])
-    documents: list[JsonObject] = [finding.to_json() for finding in findings]
-    return StoredReadOnlyPlan(
-        plan=run.artefacts.write_json(run.id, "plan.json", planned.to_json()),
-        findings=run.artefacts.write_json(run.id, "findings.json", documents),
-        text=run.artefacts.write(run.id, "plan.md", text.encode()),
-        id=run.id.rpartition("/")[2],
-        headline=headline,
-        remove=planned.remove,
-        changes=changes,
-        calls=len(lines),
-        blockers=stopping,
-        warnings=len(findings) - stopping,
-    )
+    return Planned(plan=plan, findings=tuple(findings), headline=headline, text=text)
 
 
-def _result(admin: AdminClient, began: float, calls: int, changes: int, kept: Sequence[str] = ()) -> Served:
-    return Served(
+def _result(admin: AdminClient, began: float, calls: int, changes: int, kept: Sequence[str] = ()) -> StepResult:
+    return StepResult(
         changes=changes,
         calls=admin.calls - calls,
         seconds=round(time.monotonic() - began, 1),

@@ -8,19 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import NotFound, PlanOutdated, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import wait_ended
+from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.preflight.bookies import read_bookies
-from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.preflight.findings import Finding, Planned, blockers_first
 from pulsar_fleet.preflight.waivers import accept, apply_waivers
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.apply import AppliedStage, Stage
+from pulsar_fleet.replication.setup.apply import Stage
 from pulsar_fleet.replication.setup.checks import (
     NEVER,
     Observations,
@@ -45,9 +46,8 @@ from pulsar_fleet.replication.setup.departure import (
 from pulsar_fleet.replication.setup.desired import selected
 from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused, stored_bytes
 from pulsar_fleet.replication.setup.links import ConfirmedLinks, StartedLink, confirm_links, copy_history, partitions_of
-from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan, changed_lists
+from pulsar_fleet.replication.setup.plan import ReplicationPlan, changed_lists, described
 from pulsar_fleet.replication.setup.stages import plan_replication
-from pulsar_fleet.replication.stored_plan import read_findings, read_plan, store_plan
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -59,8 +59,8 @@ _MOST_SHOWN = 20
 Progress = Callable[[int, int], None]
 
 
-async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicationPlan:
-    """Read every cluster, check every link, and store the plan with its findings; nothing is changed.
+async def plan(clusters: Clusters, request: Request) -> Planned[ReplicationPlan]:
+    """Read every cluster, check every link, and plan what each lacks; nothing is changed.
 
     Calls: those of a snapshot of each cluster, and one for its bookies; where a cluster leaves, the statistics of its
     topics, which loads them; with history, those of topics that exist already or are under a backlog quota.
@@ -69,7 +69,7 @@ async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicat
     :raises InvalidRequest: a waiver that matches no blocker.
     """
     planned, findings = await _examine(clusters, request)
-    return store_plan(planned, accept(findings, request.waivers, NEVER), run)
+    return described(planned, accept(findings, request.waivers, NEVER))
 
 
 async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPlan, tuple[Finding, ...]]:
@@ -102,28 +102,28 @@ async def _examine(clusters: Clusters, request: Request) -> tuple[ReplicationPla
 
 
 async def apply_contents(
-    clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run
-) -> AppliedStage:
+    clusters: Clusters, planned: Planned[ReplicationPlan], request: Request, run: Run
+) -> StepResult:
     """Create cluster data, tenants, namespaces, topics and schemas on all clusters; nothing is replicated yet.
 
-    :raises PreconditionFailed: see `_require_as_planned`.
+    :raises PlanOutdated: see `_require_as_planned`.
     """
-    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, CONTENTS)
+    stored, stage = planned.plan, Stage(clusters, run, CONTENTS)
     if any(not plans.contents.empty for plans in stored.clusters.values()) and not stage.has_begun:
-        await _require_as_planned(clusters, planned, request, run)
+        await _require_as_planned(clusters, planned, request)
     await stage.apply({name: plans.contents for name, plans in stored.clusters.items()})
     return stage.result()
 
 
-async def start_links(clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run) -> AppliedStage:
+async def start_links(clusters: Clusters, planned: Planned[ReplicationPlan], request: Request, run: Run) -> StepResult:
     """Store the lists that start links. With history, new links begin in what is stored.
 
-    :raises PreconditionFailed: a topic that held nothing on one side when the run was planned holds something on both;
+    :raises PlanOutdated: a topic that held nothing on one side when the run was planned holds something on both;
         see also `_require_as_planned`.
     """
-    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, STARTS)
+    stored, stage = planned.plan, Stage(clusters, run, STARTS)
     if not stage.has_begun:
-        await _require_as_planned(clusters, planned, request, run)
+        await _require_as_planned(clusters, planned, request)
     if request.history:
         await require_unused(clusters, stored)
         await asyncio.gather(*(_copy_history(admin, name, stored, request) for name, admin in clusters.admins.items()))
@@ -131,14 +131,14 @@ async def start_links(clusters: Clusters, planned: StoredReplicationPlan, reques
     return stage.result()
 
 
-async def _require_as_planned(clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run) -> None:
+async def _require_as_planned(clusters: Clusters, planned: Planned[ReplicationPlan], request: Request) -> None:
     """Read every cluster again before the first write of a stage: an approval may come hours after the plan.
 
     New topics and namespaces without a list are no reason: a plan that is made now does the same to lists.
 
-    :raises PreconditionFailed: a list, or a blocker, that the plan did not have. Nothing of the stage was written.
+    :raises PlanOutdated: a list, or a blocker, that the plan did not have. Nothing of the stage was written.
     """
-    stored, known = read_plan(run.artefacts, planned), read_findings(run.artefacts, planned)
+    stored, known = planned.plan, planned.findings
     _require_same_clusters(clusters, stored)
     now, found = await _examine(clusters, request)
     keys = {(finding.id, finding.resource) for finding in known}
@@ -151,7 +151,7 @@ async def _require_as_planned(clusters: Clusters, planned: StoredReplicationPlan
     if changed or new:
         lines = [f"  {finding.text()}" for finding in new]
         what = f"{listed(changed)} is not as it was planned. " if changed else ""
-        raise PreconditionFailed(
+        raise PlanOutdated(
             f"The clusters have changed since the plan. {what}Nothing of this step was written: start a new run, "
             + "\n".join(["which plans again.", *lines])
         )
@@ -159,8 +159,7 @@ async def _require_as_planned(clusters: Clusters, planned: StoredReplicationPlan
 
 async def confirm(
     clusters: Clusters,
-    planned: StoredReplicationPlan,
-    run: Run,
+    planned: Planned[ReplicationPlan],
     *,
     seconds: float = CONFIRM_SECONDS,
     progress: Progress | None = None,
@@ -171,7 +170,7 @@ async def confirm(
 
     :raises PreconditionFailed: a link does not work after `seconds`; the message names the first and what to do.
     """
-    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), clusters.calls
+    stored, began, calls = planned.plan, time.monotonic(), clusters.calls
     states = [
         state
         for answer in await asyncio.gather(
@@ -190,7 +189,6 @@ async def confirm(
         calls=clusters.calls - calls,
         seconds=round(time.monotonic() - began, 1),
     )
-    run.artefacts.write_json(run.id, "links.json", result.to_json())
     if broken:
         names = [clusters.admins[name].connection.argument for name in stored.topology.remaining]
         doctor = command_line("doctor", *names, "--select", TopicName.parse(broken[0].topic).namespace)
@@ -201,14 +199,14 @@ async def confirm(
     return result
 
 
-async def backlog_of_ending_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> str:
+async def backlog_of_ending_links(clusters: Clusters, planned: Planned[ReplicationPlan]) -> str:
     """What still has to be sent before links may end, in a sentence; empty if nothing.
 
     A link to a cluster that is gone has nothing to wait for. It loads the topics.
 
-    :raises PreconditionFailed: a cluster that leaves has gone, or has come back, since the plan.
+    :raises PlanOutdated: a cluster that leaves has gone, or has come back, since the plan.
     """
-    stored = read_plan(run.artefacts, planned)
+    stored = planned.plan
     _require_same_clusters(clusters, stored)
     for name, admin in clusters.admins.items():
         for link in _ending(stored, name):
@@ -220,7 +218,7 @@ async def backlog_of_ending_links(clusters: Clusters, planned: StoredReplication
     return ""
 
 
-async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> AppliedStage:
+async def end_links(clusters: Clusters, planned: Planned[ReplicationPlan], run: Run) -> StepResult:
     """Store the lists that end links: those of clusters that leave first; then free tenants and cluster data.
 
     What something else still uses stays, and is named.
@@ -229,9 +227,9 @@ async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run
     :raises PreconditionFailed: a replicator does not end; a cluster that leaves has gone or come back since the plan; a
         topic would lose a cluster that remains.
     """
-    if waiting := await backlog_of_ending_links(clusters, planned, run):
+    if waiting := await backlog_of_ending_links(clusters, planned):
         raise Unavailable(f"{waiting}. Nothing has been ended.")
-    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, ENDS)
+    stored, stage = planned.plan, Stage(clusters, run, ENDS)
     order = [*stored.topology.leaving, *stored.topology.receive_only, *stored.topology.members]
     ends = {name: stored.clusters[name].ends for name in order if name in stored.clusters}
     for name, changes in ends.items():
@@ -255,7 +253,7 @@ def _require_same_clusters(clusters: Clusters, stored: ReplicationPlan) -> None:
         planned, answers = name in stored.clusters, name in clusters.admins
         if planned != answers:
             then, now = ("answered", "does not answer") if planned else ("did not answer", "answers")
-            raise PreconditionFailed(
+            raise PlanOutdated(
                 f"{name} {then} when this run was planned, and {now} now. Start a new run, which plans what to do "
                 "about its links. Nothing has been ended."
             )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
+from pulsar_fleet.planning.apply.outcome import StepResult
+from pulsar_fleet.preflight.findings import Planned, count_line, findings_markdown
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
 from pulsar_fleet.report.failure import failed_report, failure_details, failure_line, failure_to_do
-
-NOTHING_PLANNED = "Nothing was planned, nothing has been changed."
 
 
 class Confirmation(Protocol):
@@ -22,26 +21,26 @@ class Confirmation(Protocol):
     def seconds(self) -> float: ...
 
 
-class Step(Confirmation, Protocol):
-    """What a step changed, what that cost, and what stays."""
+def unplanned_report(failed: Mapping[str, str], undo: Sequence[str]) -> Report:
+    """The report of a run that failed before its plan, or before it was planned again.
 
-    @property
-    def changes(self) -> int: ...
-    @property
-    def kept(self) -> tuple[str, ...]: ...
+    :param undo: the commands that take back what earlier attempts have changed.
+    """
+    if not undo:
+        return failed_report(failed, "Nothing was planned, nothing has been changed.")
+    return failed_report(failed, f"Nothing was planned by this attempt. {undo_text(undo)}")
 
 
-def unplanned_report(failed: Mapping[str, str]) -> Report:
-    """The report of a run that failed before its plan."""
-    return failed_report(failed, NOTHING_PLANNED)
+def undo_text(undo: Sequence[str]) -> str:
+    """How to take back what a run has changed; empty where it has changed nothing."""
+    return "\n".join(["To undo the run, in this order:", "", "```", *undo, "```"]) if undo else ""
 
 
 def planned_report(
     outcome: str,
     parts: Iterable[str],
+    planned: Planned[Any],
     *,
-    plan_text: str,
-    findings: Sequence[Finding],
     approval: JsonObject | None,
     failed: Mapping[str, str],
 ) -> Report:
@@ -56,12 +55,15 @@ def planned_report(
             *parts,
         ),
         details=sections(
-            [(f"Findings: {count_line(findings)}", findings_markdown(findings)), ("Plan", plan_text)],
+            [
+                (f"Findings: {count_line(planned.findings)}", findings_markdown(planned.findings)),
+                ("Plan", planned.text),
+            ],
         ),
     )
 
 
-def step_table(steps: Mapping[str, Step], confirmed: Confirmation | None) -> Iterator[str]:
+def step_table(steps: Mapping[str, StepResult], confirmed: Confirmation | None) -> Iterator[str]:
     """The numbers of each step, in their order; nothing if none ran."""
     if not steps:
         return
@@ -71,7 +73,7 @@ def step_table(steps: Mapping[str, Step], confirmed: Confirmation | None) -> Ite
     yield "\n".join(["| step | changes | admin calls | seconds |", "| --- | --- | --- | --- |", *rows])
 
 
-def kept_lines(steps: Mapping[str, Step], heading: str) -> Iterator[str]:
+def kept_lines(steps: Mapping[str, StepResult], heading: str) -> Iterator[str]:
     """What the steps left; nothing if they left nothing."""
     if kept := [line for step in steps.values() for line in step.kept]:
         yield "\n".join([heading, "", *(f"* {line}" for line in kept)])

@@ -143,3 +143,36 @@ async def test_a_copy_on_another_cluster_is_shown_made_and_undone(
         shell.undo(line)
     assert await on_green.namespace(source.namespace) is None
     assert await on_blue.get(f"/{source.path}/replication") in (None, [])
+
+
+@pytest.mark.long
+async def test_a_killed_command_goes_on_by_resume_inside_and_elsewhere(
+    shell: Shell,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    clusters: Sandbox,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    source = TopicName(new_namespace(), "events")
+    readers = NamespaceName(source.namespace.tenant, "readers")
+    await make_source(on_blue, clusters["blue"], source)
+    await on_blue.post(f"/namespaces/{source.namespace.path}/permissions/writer", ["consume", "produce"])
+    command = ("serve-read-only", shell.sides[0], "--topics", source)
+    inside = shell.killed(*command, "--namespace", readers, "--yes", after="link_topics")
+    copy = shell.killed(*command, "--other-cluster", shell.sides[1], "--yes", after="link_topics")
+    runs = [
+        *re.findall(r"cli/serve-read-only-[\w-]+", inside)[:1],
+        *re.findall(r"cli/serve-read-only-[\w-]+", copy)[:1],
+    ]
+    served, copied = (shell.run("serve-read-only", "--resume", run, "--yes", "--json") for run in runs)
+    assert (served.state, copied.state) == (DONE, DONE), served.err + copied.err
+    assert "create_topics" not in served.err + copied.err
+    assert (served.document["confirmed"]["links"], "remove_topics" in served.document) == (1, False)
+    assert (copied.document["links"]["links"], copied.document["links"]["broken"]) == (1, [])
+    undone = [line.rpartition("/")[2] for line in copied.document["undo"]]
+    assert {"permissions", "green", "blue"} == {*undone}
+    assert undone.index("permissions") < undone.index("green")
+    for line in copied.document["undo"]:
+        shell.undo(line.removeprefix("pulsar-fleet "))
+    assert await on_green.namespace(source.namespace) is None
+    assert await asyncio.to_thread(delivered, clusters["blue"].service_url, TopicName(readers, "events")) == STORED

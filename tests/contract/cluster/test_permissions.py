@@ -42,7 +42,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side, credentials_environment
 from pulsar_fleet.messages.engines.engines import Engines
 from pulsar_fleet.messages.ranges import EngineName
-from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, take_snapshot
 from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
@@ -210,10 +210,10 @@ async def test_a_tenant_administrator_onboards_its_tenant(estate: Sandbox, recor
     artefacts, ledger = Artefacts.open(), Ledger.open()
     source = await take_snapshot(east, SELECTED, artefacts, "r", name="source", must_exist=True)
     target = await take_snapshot(west, SELECTED, artefacts, "r", name="target")
-    planned = plan_onboarding(source, target, artefacts, "r")
+    planned = plan_onboarding(source, target, artefacts)
     applied = await apply_onboarding(east, west, planned.plan, artefacts, ledger, "r")
     verified = await verify_equal(source, west, SELECTED, artefacts, "r")
-    plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
+    plan, findings = planned.plan, planned.findings
     assert (verified.equal, applied.problems) == (True, ()), verified.text
     named = {finding.resource for finding in findings if finding.id in ("not-visible", "not-settable")}
     assert {f"{Area.BROKERS} of east", f"{Area.BROKERS} of west", f"{Area.RESOURCE_GROUPS} of west"} <= named
@@ -227,10 +227,10 @@ async def test_what_one_side_hides_is_neither_set_nor_unset(estate: Sandbox, rec
     source = await take_snapshot(reach(estate["east"], "admin"), SELECTED, artefacts, "r", name="source")
     target = await take_snapshot(reach(estate["west"], "tenant-admin"), SELECTED, artefacts, "r", name="target")
     for pair in ((source, target), (target, source)):
-        plan = read_plan(artefacts, plan_onboarding(*pair, artefacts, "r"))
+        plan = plan_onboarding(*pair, artefacts).plan
         calls = [call.path for change in plan.changes for call in change.calls]
         assert [path for path in calls if "bookieAffinity" in path] == []
-    plan = read_plan(artefacts, plan_onboarding(source, target, artefacts, "r"))
+    plan = plan_onboarding(source, target, artefacts).plan
     assert "bookie_affinity" in {entry.field for entry in plan.left_alone}
 
 

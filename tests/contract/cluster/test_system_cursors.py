@@ -64,7 +64,7 @@ async def onboard(blue: ClusterConnection, green: ClusterConnection, name: Names
         await take_snapshot(side, selection, run.artefacts, run.id, name=kind)
         for side, kind in ((blue, "source"), (green, "target"))
     ]
-    plan = plan_onboarding(source, target, run.artefacts, run.id)
+    plan = plan_onboarding(source, target, run.artefacts)
     await apply_onboarding(blue, green, plan.plan, run.artefacts, run.ledger, run.id)
 
 

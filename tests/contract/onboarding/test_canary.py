@@ -17,8 +17,12 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, take_snapshot
 from pulsar_fleet.planning.render import plan_markdown
+from pulsar_fleet.procedures import runner
+from pulsar_fleet.procedures.onboarding import ONBOARDING
+from pulsar_fleet.procedures.procedure import Checked, Session
 from pulsar_fleet.report.onboard import onboarding_report
 
 pytestmark = pytest.mark.versions
@@ -82,10 +86,15 @@ async def test_no_secret_is_left_behind_by_an_onboarding(
     selection, artefacts, ledger = Selection(tenants=frozenset({tenant})), Artefacts.open(), Ledger.open()
     ours = await take_snapshot(source, selection, artefacts, "r", name="source")
     theirs = await take_snapshot(target, selection, artefacts, "r", name="target")
-    planned = plan_onboarding(ours, theirs, artefacts, "r")
+    planned = plan_onboarding(ours, theirs, artefacts)
+
+    async def check(_: Session) -> Checked:
+        return Checked(headline=planned.headline, findings=planned.findings, plan=planned.plan, text=planned.text)
+
+    await runner.check(replace(ONBOARDING, check=check), Session({}, Run("r", ledger, artefacts), {}))
     applied = await apply_onboarding(source, target, planned.plan, artefacts, ledger, "r")
     verified = await verify_equal(ours, target, selection, artefacts, "r")
-    plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
+    plan, findings = planned.plan, planned.findings
     report = onboarding_report(ours, theirs, plan, findings, applied, verified).markdown()
 
     written = await on_green.namespace(NamespaceName(tenant, "offloaded")) or {}

@@ -23,8 +23,6 @@ from pulsar_fleet.onboarding.steps import (
     apply_onboarding,
     plan_onboarding,
     probe_target_schemas,
-    read_findings,
-    read_plan,
     take_snapshot,
 )
 from pulsar_fleet.preflight.findings import Finding, blockers
@@ -91,12 +89,12 @@ async def onboard(
     source = await take_snapshot(blue, selection, artefacts, run, name="source", must_exist=True)
     target = await take_snapshot(green, selection, artefacts, run, name="target")
     answers = await probe_target_schemas(green, source, target, artefacts)
-    planned = plan_onboarding(source, target, artefacts, run, answers=answers)
+    planned = plan_onboarding(source, target, artefacts, answers=answers)
     applied = await apply_onboarding(blue, green, planned.plan, artefacts, Ledger.open(), run)
     assert applied.problems == ()
     verified = await verify_equal(source, green, selection, artefacts, run)
     assert verified.equal, verified.text
-    plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
+    plan, findings = planned.plan, planned.findings
     named = [f"{row.name} {row.field}" for row in plan.left_alone] + [finding.resource for finding in findings]
     return load_snapshot(artefacts, source.reference), findings, named
 

@@ -15,15 +15,15 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.onboarding.results import AppliedBatch, StoredPlan
+from pulsar_fleet.onboarding.results import AppliedChanges
 from pulsar_fleet.onboarding.steps import (
     apply_onboarding,
     plan_onboarding,
     probe_target_schemas,
-    read_findings,
-    read_plan,
     take_snapshot,
 )
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.preflight.findings import Planned, blockers
 from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
@@ -47,15 +47,15 @@ class Onboarding:
         self.blue, self.green = blue, green
         self.selection = Selection(namespaces=frozenset({namespace}))
         self.artefacts, self.ledger = Artefacts.open(), Ledger.open()
-        self.applied: AppliedBatch | None = None
+        self.applied: AppliedChanges | None = None
         self.verified: EqualityResult | None = None
 
-    async def plan(self) -> StoredPlan:
+    async def plan(self) -> Planned[Plan]:
         self.source = await take_snapshot(
             self.blue, self.selection, self.artefacts, RUN, name="source", must_exist=True
         )
         self.target = await take_snapshot(self.green, self.selection, self.artefacts, RUN, name="target")
-        self.planned = plan_onboarding(self.source, self.target, self.artefacts, RUN)
+        self.planned = plan_onboarding(self.source, self.target, self.artefacts)
         return self.planned
 
     async def run(self) -> EqualityResult:
@@ -67,7 +67,7 @@ class Onboarding:
         return self.verified
 
     def report(self) -> str:
-        plan, findings = read_plan(self.artefacts, self.planned), read_findings(self.artefacts, self.planned)
+        plan, findings = self.planned.plan, self.planned.findings
         return onboarding_report(self.source, self.target, plan, findings, self.applied, self.verified).markdown()
 
 
@@ -101,12 +101,12 @@ async def test_an_estate_is_equal_after_one_run(onboarding: Onboarding) -> None:
 
 async def test_a_second_plan_is_empty(onboarding: Onboarding) -> None:
     await onboarding.run()
-    assert (await onboarding.plan()).changes == 0
+    assert (await onboarding.plan()).plan.empty
 
 
 async def test_a_new_estate_needs_no_permission(onboarding: Onboarding) -> None:
     planned = await onboarding.plan()
-    assert (planned.needs_permission, planned.blockers) == ((), 0)
+    assert (planned.plan.needing_permission(), blockers(planned.findings)) == ((), ())
 
 
 async def test_planning_changes_nothing(onboarding: Onboarding, on_green: AdminClient) -> None:
@@ -129,7 +129,7 @@ async def test_the_report_of_a_plan_says_that_nothing_was_changed(onboarding: On
 
 async def test_what_a_step_hands_over_is_small(onboarding: Onboarding) -> None:
     await onboarding.run()
-    handed = (onboarding.source, onboarding.target, onboarding.planned, onboarding.applied, onboarding.verified)
+    handed = (onboarding.source, onboarding.target, onboarding.applied, onboarding.verified)
     assert max(len(result.to_bytes()) for result in handed) < 4000
 
 
@@ -189,8 +189,8 @@ async def test_another_type_of_schema_on_the_target_is_a_blocker_with_a_remedy(
     await onboarding.plan()
     answers = await probe_target_schemas(onboarding.green, onboarding.source, onboarding.target, onboarding.artefacts)
     assert [(answer.topic, answer.compatible) for answer in answers] == [(str(events), False)]
-    planned = plan_onboarding(onboarding.source, onboarding.target, onboarding.artefacts, RUN, answers=answers)
-    (blocker,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "schema-incompatible"]
+    planned = plan_onboarding(onboarding.source, onboarding.target, onboarding.artefacts, answers=answers)
+    (blocker,) = [row for row in planned.findings if row.id == "schema-incompatible"]
     assert "blue 2 AVRO versions, green 1 STRING version" in blocker.evidence
     assert f"DELETE /admin/v2{events.schema_path}/schema" not in blocker.call
     assert "find out which type the applications use" in blocker.remedy
@@ -205,6 +205,6 @@ async def test_dynamic_settings_of_the_source_are_named_with_their_values(
         planned = await onboarding.plan()
     finally:
         await on_blue.unset_dynamic("dispatchThrottlingRatePerTopicInMsg")
-    (finding,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "dynamic-settings-differ"]
+    (finding,) = [row for row in planned.findings if row.id == "dynamic-settings-differ"]
     assert "dispatchThrottlingRatePerTopicInMsg = 12345" in finding.evidence
     assert finding.call == "blue: GET /admin/v2/brokers/configuration/values"

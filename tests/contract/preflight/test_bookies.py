@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, take_snapshot
+from pulsar_fleet.onboarding.steps import plan_onboarding, take_snapshot
 from pulsar_fleet.preflight.bookies import Bookies, read_bookies
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_sandbox import Cluster
@@ -33,7 +33,7 @@ async def findings(blue: ClusterConnection, green: ClusterConnection, tenant: st
     source = await take_snapshot(blue, selection, artefacts, "r", name="source")
     target = await take_snapshot(green, selection, artefacts, "r", name="target")
     by_id: dict[str, list[Finding]] = {}
-    for finding in read_findings(artefacts, plan_onboarding(source, target, artefacts, "r")):
+    for finding in plan_onboarding(source, target, artefacts).findings:
         by_id.setdefault(finding.id, []).append(finding)
     return by_id
 

@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.policies.documents import body_for_creation, translate
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, take_snapshot
+from pulsar_fleet.onboarding.steps import plan_onboarding, take_snapshot
 from pulsar_fleet.preflight.schema_probe import probe_schema, probe_schemas
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
 from pulsar_fleet.snapshot.collect import collect
@@ -64,7 +64,7 @@ class Estates:
         artefacts = Artefacts.open()
         source = await take_snapshot(self.blue.connection, self.selection, artefacts, "r", name="source")
         target = await take_snapshot(self.green.connection, self.selection, artefacts, "r", name="target")
-        findings = read_findings(artefacts, plan_onboarding(source, target, artefacts, "r"))
+        findings = plan_onboarding(source, target, artefacts).findings
         # Tests that run beside this one override dynamic settings of the shared clusters for a while.
         mine = [finding for finding in findings if finding.resource not in ("cluster blue", "cluster green")]
         return {f"{finding.severity} {finding.id}: {finding.resource}" for finding in mine}

@@ -14,7 +14,7 @@ import pulsar
 import pytest
 from tests.support.canary import Canary
 from tests.support.kinds import StartClusters
-from tests.support.shadows import STORED, delivered, make_source, publish
+from tests.support.shadows import STORED, carry_out, delivered, make_source, publish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -25,8 +25,9 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.undo import plan_undo
+from pulsar_fleet.preflight.findings import Planned, blockers
 from pulsar_fleet.read_only import steps
-from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
+from pulsar_fleet.read_only.plan import ReadOnlyPlan
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.upkeep.watch import alarms, watch_namespace
 from pulsar_sandbox import Cluster
@@ -90,25 +91,21 @@ class Serving:
     def shadows(self, namespace: NamespaceName | None = None) -> tuple[TopicName, ...]:
         return TopicName(namespace or self.readers, self.source.local).partitions(PARTITIONS)
 
-    async def plan(self, namespace: NamespaceName | None = None, **settings: Any) -> tuple[StoredReadOnlyPlan, Run]:
+    async def plan(self, namespace: NamespaceName | None = None, **settings: Any) -> tuple[Planned[ReadOnlyPlan], Run]:
         self.runs += 1
         run = Run.open(f"brokers/{self.tenant}-{self.runs}")
         conf = {"topics": [str(self.source)], "namespace": str(namespace or self.readers), **settings}
-        return await steps.plan(self.admin, Request.of(conf), run), run
+        return await steps.plan(self.admin, Request.of(conf)), run
 
     async def findings(self, *brokers: str, **settings: Any) -> set[str]:
-        planned, run = await self.plan(brokers=list(brokers), **settings)
-        ids = {finding.id for finding in steps.read_findings(run.artefacts, planned)}
+        planned, _ = await self.plan(brokers=list(brokers), **settings)
+        ids = {finding.id for finding in planned.findings}
         return ids - {"source-retention-short"}
 
-    async def serve(self, namespace: NamespaceName | None = None, **settings: Any) -> tuple[StoredReadOnlyPlan, Run]:
+    async def serve(self, namespace: NamespaceName | None = None, **settings: Any) -> tuple[Planned[ReadOnlyPlan], Run]:
         planned, run = await self.plan(namespace, **settings)
-        assert planned.blockers == 0, steps.read_findings(run.artefacts, planned)
-        await steps.create_topics(self.admin, planned, run)
-        await steps.confirm_brokers(self.admin, planned, run)
-        await steps.link_topics(self.admin, planned, run)
-        await steps.confirm(self.admin, planned, run)
-        await steps.remove_topics(self.admin, planned, run)
+        assert not blockers(planned.findings), planned.findings
+        await carry_out(self.admin, planned, run)
         return planned, run
 
     async def hosts(self, namespace: NamespaceName | None = None) -> set[str]:
@@ -146,16 +143,16 @@ async def test_readers_get_a_broker_of_their_own_and_give_it_back(serving: Servi
     await admin.create_partitioned_topic(canary, PARTITIONS)
     with Canary(serving.wide.service_url, canary) as application:
         planned, run = await serving.serve(brokers=[serving.host(2)])
-        text = run.artefacts.read(planned.text).decode()
+        text = planned.text
         assert f"POST /admin/v2{serving.policy_path}" in text
         assert "a copy on another cluster would store as much again" in text
         assert "3 of 4 brokers stay free" in text
-        findings = {finding.id: finding for finding in steps.read_findings(run.artefacts, planned)}
+        findings = {finding.id: finding for finding in planned.findings}
         assert "No other namespace is given to it any more" in findings["brokers-lost-for-others"].consequence
         assert await serving.hosts() == {serving.host(2)}
         assert await serving.received(TopicName(serving.readers, "events")) == STORED
         assert serving.host(2) not in await spread(admin, serving.namespace("others"))
-        sent = (await steps.confirm(admin, planned, run)).sent
+        sent = (await steps.confirm(admin, planned)).sent
         assert {broker.split(":")[0] for broker, (_, shadows) in sent.items() if shadows} == {serving.host(2)}
         (row,) = [row for row in run.ledger.changes(f"{run.id}/contents") if "isolation" in row.resource]
         assert (row.before, row.after["primary"]) == (None, [r"127\.0\.0\.3(:[0-9]+)?"])
@@ -184,7 +181,7 @@ async def test_topics_served_already_move_and_changes_to_them_are_repaired(servi
     assert await serving.hosts() == {serving.host(3)}
     policy = (await admin.isolation_policies())[f"{serving.tenant}~readers"]
     assert policy["primary"] == [rf"127\.0\.0\.4(:{broker.split(':')[1]})?"]
-    stored = steps.read_plan(run.artefacts, planned)
+    stored = planned.plan
     assert {row.resource for row in run.ledger.changes(run.id)} >= {
         f"bundle {serving.readers}/{bundle}" for bundle in stored.moving
     }
@@ -197,7 +194,7 @@ async def test_topics_served_already_move_and_changes_to_them_are_repaired(servi
     assert await admin.owner(topic) == elsewhere
     assert await serving.alarms() == {"topic-on-other-broker"}
     planned, _ = await serving.serve()
-    assert planned.changes == 1
+    assert len(planned.plan.changes()) == 1
     assert await serving.hosts() == {serving.host(3)}
     assert await serving.alarms() == set()
 
@@ -234,11 +231,8 @@ async def test_two_tiers_that_were_planned_at_once_both_get_new_messages(serving
     tiers = [serving.namespace(name) for name in ("gold", "bronze")]
     plans = [await serving.plan(tier, brokers=[serving.host(number)]) for number, tier in enumerate(tiers, start=1)]
     for planned, run in plans:
-        assert planned.blockers == 0, steps.read_findings(run.artefacts, planned)
-        await steps.create_topics(serving.admin, planned, run)
-        await steps.confirm_brokers(serving.admin, planned, run)
-        await steps.link_topics(serving.admin, planned, run)
-        await steps.confirm(serving.admin, planned, run)
+        assert not blockers(planned.findings), planned.findings
+        await carry_out(serving.admin, planned, run)
     await asyncio.to_thread(publish, serving.wide.service_url, serving.source, 40)
     for tier in tiers:
         # The last message of an open ledger may come with the next one.

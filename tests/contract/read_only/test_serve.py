@@ -11,7 +11,7 @@ from typing import Any
 import pulsar
 import pytest
 from tests.support.remedies import calls, send
-from tests.support.shadows import NOTHING_KEPT, STORED, delivered, make_source, publish
+from tests.support.shadows import NOTHING_KEPT, STORED, carry_out, delivered, make_source, publish
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -21,11 +21,11 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.prepare.compaction import compact
-from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.planning.apply.outcome import StepResult
+from pulsar_fleet.preflight.findings import Finding, Planned, blockers
 from pulsar_fleet.read_only import steps
-from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
+from pulsar_fleet.read_only.plan import ReadOnlyPlan
 from pulsar_fleet.read_only.request import Request
-from pulsar_fleet.read_only.results import Served
 from pulsar_fleet.read_only.upkeep.watch import alarms, watch_namespace
 from pulsar_sandbox import Sandbox
 
@@ -46,27 +46,24 @@ class Serving:
     def shadow(self, name: str) -> TopicName:
         return TopicName(self.readers, name)
 
-    async def plan(self, *topics: str, **settings: Any) -> tuple[StoredReadOnlyPlan, Run]:
+    async def plan(self, *topics: str, **settings: Any) -> tuple[Planned[ReadOnlyPlan], Run]:
         self.runs += 1
         run = Run.open(f"serve/{self.readers.tenant}-{self.runs}")
         names = [str(self.topic(name)) for name in topics]
         request = Request.of({"topics": names, "namespace": str(self.readers), **settings})
-        return await steps.plan(self.admin, request, run), run
+        return await steps.plan(self.admin, request), run
 
     async def findings(self, *topics: str, **settings: Any) -> dict[str, Finding]:
-        planned, run = await self.plan(*topics, **settings)
-        return {finding.id: finding for finding in steps.read_findings(run.artefacts, planned)}
+        planned, _ = await self.plan(*topics, **settings)
+        return {finding.id: finding for finding in planned.findings}
 
     async def findings_of(self, topics: list[str], namespace: NamespaceName) -> dict[str, Finding]:
         return await self.findings(topics=topics, namespace=str(namespace))
 
-    async def serve(self, *topics: str, **settings: Any) -> tuple[StoredReadOnlyPlan, Run, Served]:
+    async def serve(self, *topics: str, **settings: Any) -> tuple[Planned[ReadOnlyPlan], Run, StepResult]:
         planned, run = await self.plan(*topics, **settings)
-        assert planned.blockers == 0, steps.read_findings(run.artefacts, planned)
-        await steps.create_topics(self.admin, planned, run)
-        await steps.link_topics(self.admin, planned, run)
-        await steps.confirm(self.admin, planned, run)
-        return planned, run, await steps.remove_topics(self.admin, planned, run)
+        assert not blockers(planned.findings), planned.findings
+        return planned, run, await carry_out(self.admin, planned, run)
 
     async def received(self, name: str, subscription: str = "reader") -> int:
         return await asyncio.to_thread(delivered, self.cluster.service_url, self.shadow(name), subscription)
@@ -87,7 +84,7 @@ async def test_topics_are_served_and_a_second_run_changes_nothing(serving: Servi
     await make_source(serving.admin, serving.cluster, serving.topic("plain"))
     await make_source(serving.admin, serving.cluster, serving.topic("parts"), 3)
     planned, run, _ = await serving.serve("plain", "parts")
-    assert planned.changes == 5
+    assert len(planned.plan.changes()) == 5
     for name in ("plain", "parts"):
         assert await serving.received(name) == STORED
     await asyncio.to_thread(publish, serving.cluster.service_url, serving.topic("plain"), 5)
@@ -96,7 +93,7 @@ async def test_topics_are_served_and_a_second_run_changes_nothing(serving: Servi
         while await serving.received("plain", "later") < STORED + 4:
             pass
     again, _, _ = await serving.serve("plain", "parts")
-    assert (again.changes, again.calls) == (0, 0)
+    assert (again.plan.changes(), again.plan.calls()) == ((), [])
     resources = {row.resource for row in run.ledger.changes(run.id)}
     assert resources == {f"shadow topics of {serving.topic(name)}" for name in ("plain", "parts")}
     created = {row.resource for row in run.ledger.changes(f"{run.id}/contents")}
@@ -123,13 +120,13 @@ async def test_topics_are_taken_away_and_the_owner_still_gets_every_message(serv
     await serving.serve("events")
     assert await serving.received("events") == STORED
     planned, run, removed = await serving.serve("events", remove=True)
-    assert (planned.changes, removed.kept) == (2, ())
+    assert (len(planned.plan.changes()), removed.kept) == (2, ())
     assert await serving.admin.namespace(serving.readers) is None
     assert not await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")
     assert await serving.owner_receives("events") == STORED
     assert {row.outcome for row in run.ledger.changes(run.id)} == {"applied"}
     again, _, _ = await serving.serve("events", remove=True)
-    assert (again.changes, again.calls) == (0, 0)
+    assert (again.plan.changes(), again.plan.calls()) == ((), [])
     await serving.serve("events")
     assert await serving.received("events", "again") == STORED
 
@@ -361,28 +358,20 @@ def test_settings_that_cannot_be_served_are_refused(conf: dict[str, Any], reason
         Request.of({"namespace": "a/readers", **conf})
 
 
-async def apply(serving: Serving, planned: StoredReadOnlyPlan, run: Run) -> None:
-    """What follows the approval of a plan, which may come a day later."""
-    await steps.create_topics(serving.admin, planned, run)
-    await steps.link_topics(serving.admin, planned, run)
-    await steps.confirm(serving.admin, planned, run)
-    await steps.remove_topics(serving.admin, planned, run)
-
-
 async def test_tiers_of_readers_that_were_planned_at_once_are_all_linked(serving: Serving) -> None:
     await make_source(serving.admin, serving.cluster, serving.topic("events"))
     tenant = serving.readers.tenant
     plans = [await serving.plan("events", namespace=f"{tenant}/{tier}") for tier in ("gold", "bronze")]
     for planned, run in plans:
-        await apply(serving, planned, run)
+        await carry_out(serving.admin, planned, run)
     shadows = [f"persistent://{tenant}/{tier}/events" for tier in ("bronze", "gold")]
     assert sorted(await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")) == shadows
     # One broker has both, which the plan says.
     assert "shadow-may-share-broker" in await serving.findings("events", namespace=f"{tenant}/gold")
     # A removal that was planned before another tier was served takes its own tier away alone.
     planned, run = await serving.plan("events", namespace=f"{tenant}/gold", remove=True)
-    await apply(serving, *await serving.plan("events", namespace=f"{tenant}/silver"))
-    await apply(serving, planned, run)
+    await carry_out(serving.admin, *await serving.plan("events", namespace=f"{tenant}/silver"))
+    await carry_out(serving.admin, planned, run)
     left = [f"persistent://{tenant}/{tier}/events" for tier in ("bronze", "silver")]
     assert sorted(await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")) == left
 
@@ -396,9 +385,9 @@ async def test_a_link_that_another_tool_has_ended_is_not_confirmed(serving: Serv
         while await serving.admin.get(path):
             await asyncio.sleep(0.1)
     with pytest.raises(PreconditionFailed, match="is not in the list of shadow topics"):
-        await steps.confirm(serving.admin, planned, run)
+        await steps.confirm(serving.admin, planned)
     await steps.link_topics(serving.admin, planned, run)
-    await steps.confirm(serving.admin, planned, run)
+    await steps.confirm(serving.admin, planned)
     assert await serving.admin.get(path) == [str(serving.shadow("events"))]
 
 

@@ -15,6 +15,7 @@ import pulsar
 import pytest
 from tests.support.kinds import StartClusters
 from tests.support.replication import make_alone
+from tests.support.shadows import carry_out
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -22,6 +23,7 @@ from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.upkeep.follow import follow_sources
@@ -94,19 +96,15 @@ def received(connection: ClusterConnection, topic: TopicName, subscription: str)
 async def run(admin: AdminClient, source: TopicName, **settings: Any) -> TopicName:
     readers = NamespaceName(source.namespace.tenant, "readers")
     request = Request.of({"topics": [str(source)], "namespace": str(readers), **settings})
-    await carry_out(admin, request, "remove" if request.remove else "serve")
+    await plan_and_do(admin, request, "remove" if request.remove else "serve")
     return request.shadow(source)
 
 
-async def carry_out(admin: AdminClient, request: Request, name: str) -> None:
-    """All steps, of which those that the request does not ask for do nothing."""
+async def plan_and_do(admin: AdminClient, request: Request, name: str) -> None:
     record = Run.open(f"serve/{request.namespace}/{name}")
-    planned = await steps.plan(admin, request, record)
-    assert planned.blockers == 0, steps.read_findings(record.artefacts, planned)
-    await steps.create_topics(admin, planned, record)
-    await steps.link_topics(admin, planned, record)
-    await steps.confirm(admin, planned, record)
-    await steps.remove_topics(admin, planned, record)
+    planned = await steps.plan(admin, request)
+    assert not blockers(planned.findings), planned.findings
+    await carry_out(admin, planned, record)
 
 
 async def test_who_may_consume_reads_and_nobody_else_may_produce(
@@ -136,7 +134,7 @@ async def make_topic(admin: AdminClient, topic: TopicName, *, reader: str, parti
 async def serve_topics(admin: AdminClient, name: str, *topics: TopicName) -> dict[TopicName, TopicName]:
     """Serve topics in one namespace; source → shadow topic."""
     request = Request.of({"topics": list(map(str, topics)), "namespace": f"{topics[0].namespace.tenant}/readers"})
-    await carry_out(admin, request, name)
+    await plan_and_do(admin, request, name)
     return {topic: request.shadow(topic) for topic in topics}
 
 

@@ -34,8 +34,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.replication import steps
-from pulsar_fleet.replication.setup.plan import StoredReplicationPlan
-from pulsar_fleet.replication.stored_plan import call_lines, read_plan
+from pulsar_fleet.replication.setup.plan import ReplicationPlan, call_lines
 from pulsar_sandbox import Sandbox
 
 NAMES = ("east", "north", "south")
@@ -171,8 +170,8 @@ async def test_an_absent_cluster_is_taken_out_while_the_others_lose_nothing(
 
 def recorded(document: Json) -> tuple[list[str], dict[str, str]]:
     """The calls of a run, as its dry run prints them, and the outcome of each of its changes by the ledger."""
-    run = Run.open("reads")
-    planned = read_plan(run.artefacts, StoredReplicationPlan.from_json(document["planned"]))
+    run = Run.open(document["run"])
+    planned = ReplicationPlan.from_json(run.stored("plan.json"))
     done = [change for undo in document["undo"] for change in run.ledger.changes(undo.rpartition(" ")[2])]
     outcomes = {f"{change.cluster} {change.change_id}": change.outcome for change in done}
     every = [change for plan in planned.plans for change in plan.changes]

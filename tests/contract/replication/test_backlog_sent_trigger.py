@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.procedures.procedure import Session
+from pulsar_fleet.procedures import runner
+from pulsar_fleet.procedures.procedure import Checked, Session
 from pulsar_fleet.procedures.replication import REPLICATION, checked
 
 
@@ -43,7 +45,11 @@ async def test_a_link_that_lags_is_waited_for_without_a_thread(
     events = await make_lagging(connections, on_blue, on_green, namespace)
     done = await plan(connections, request_of("blue", leaving=["green"], namespaces=[str(namespace)]), "leave")
     conf = {"clusters": ["blue"], "receive_only": [], "leaving": ["green"], "dry_run": False}
-    checked(Session(conf, done.run, {}), done.planned)
+
+    async def check(session: Session) -> Checked:
+        return checked(session, done.planned)
+
+    await runner.check(replace(REPLICATION, check=check), Session(conf, done.run, {}))
     arguments = {
         "work": "pulsar_fleet.procedures.replication:wait_sent",
         "connections": REPLICATION.connections(conf),

@@ -124,9 +124,9 @@ async def test_a_link_that_lags_is_not_cut(
     await make_lagging(connections, on_blue, on_green, namespace)
     request = request_of("blue", leaving=["green"], namespaces=[str(namespace)])
     done = await plan(connections, request, "leave")
-    assert not done.planned.blockers
+    assert not done.blockers
     async with opened(connections, request) as clusters:
-        waiting = await steps.backlog_of_ending_links(clusters, done.planned, done.run)
+        waiting = await steps.backlog_of_ending_links(clusters, done.planned)
         assert "blue → green" in waiting
         with pytest.raises(Unavailable, match="Nothing has been ended"):
             await steps.end_links(clusters, done.planned, done.run)

@@ -36,7 +36,6 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.preflight.findings import Severity
 from pulsar_fleet.replication import steps
-from pulsar_fleet.replication.stored_plan import read_findings
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -108,7 +107,7 @@ async def test_one_way_copies_the_history_and_nothing_comes_back(
     again = await replicate(
         connections, request_of("blue", receive_only=["green"], namespaces=[str(namespace)]), "again"
     )
-    assert again.planned.changes == 0
+    assert again.plan.changes == 0
 
 
 async def test_a_history_that_exceeds_a_quota_of_its_source_is_refused(
@@ -121,7 +120,7 @@ async def test_a_history_that_exceeds_a_quota_of_its_source_is_refused(
     await blue.post(f"/{audit.path}/backlogQuota", quota, backlogQuotaType="destination_storage")
     request = request_of("blue", receive_only=["green"], namespaces=[str(namespace)], history=True)
     done = await plan(connections, request, "quota")
-    (finding,) = (row for row in read_findings(done.run.artefacts, done.planned) if row.id == "copy-exceeds-quota")
+    (finding,) = (row for row in done.planned.findings if row.id == "copy-exceeds-quota")
     assert (finding.severity, finding.resource) == (Severity.BLOCKER, str(audit))
     assert "copy-exceeds-quota" not in finding_ids(
         await plan(connections, replace(request, history=False), "without-history")
@@ -310,7 +309,7 @@ async def test_a_link_that_a_schema_stops_fails_the_run_although_it_is_connected
     async with opened(connections, request) as clusters:
         done = await plan(connections, request, "second")
         with pytest.raises(PreconditionFailed, match="connected, and sends nothing of its backlog"):
-            await steps.confirm(clusters, done.planned, done.run, seconds=5)
+            await steps.confirm(clusters, done.planned, seconds=5)
 
 
 @pytest.mark.long
@@ -367,7 +366,7 @@ async def test_a_topic_empty_in_the_plan_and_used_by_now_gets_no_history(
     await asyncio.to_thread(publish, connections["blue"], audit, ["old"])
     request = request_of("blue", receive_only=["green"], namespaces=[str(namespace)], history=True)
     done = await plan(connections, request, "planned")
-    assert not done.planned.blockers, findings_text(done)
+    assert not done.blockers, findings_text(done)
     await asyncio.to_thread(publish, connections["green"], audit, ["old"])
     async with opened(connections, request) as clusters:
         with pytest.raises(PreconditionFailed, match=r"changed since the plan.*\n.*history-on-existing-topic .*audit"):
@@ -393,7 +392,7 @@ async def test_what_has_changed_since_the_plan_is_not_started(
     await make_origin(admins["green"], namespace)
     request = request_of("blue", "green", namespaces=[str(namespace)])
     done = await plan(connections, request, "approved-late")
-    assert not done.planned.blockers, findings_text(done)
+    assert not done.blockers, findings_text(done)
     await admins["green"].post(f"/{TopicName(namespace, 'events').path}/partitions", 4)
     await admins["blue"].create_topic(TopicName(namespace, "new"))
     async with opened(connections, request) as clusters:
@@ -438,7 +437,7 @@ async def test_a_topic_that_may_have_stored_a_message_gets_no_history(
         done = await plan(connections, request, "used")
     finally:
         await asyncio.to_thread(client.close)
-    findings = read_findings(done.run.artefacts, done.planned)
+    findings = done.planned.findings
     refused = {finding.resource for finding in findings if finding.id == "history-on-existing-topic"}
     assert refused == {str(events), str(audit), str(read)}, await admins["green"].internal_stats(read)
 
@@ -453,7 +452,7 @@ async def test_a_member_that_becomes_receive_only_sends_its_backlog_first(
     await replicate(connections, request_of("blue", "green", **names), "members")
     await asyncio.to_thread(publish, connections["green"], events, ["before"])
     done = await replicate(connections, request_of("blue", receive_only=["green"], **names), "one-way")
-    assert done.planned.ends
+    assert done.plan.ends
     await asyncio.to_thread(publish, connections["green"], events, ["after"])
     await asyncio.to_thread(publish, connections["blue"], events, ["of-blue"])
     await wait_copied(admins["blue"], events.partitions(3), "green")

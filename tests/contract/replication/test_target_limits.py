@@ -10,7 +10,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from tests.contract.preflight.test_bookies import in_group
-from tests.support.data_centres import finding_ids, plan, read_findings, request_of
+from tests.support.data_centres import finding_ids, plan, request_of
 from tests.support.doctor_world import World, arrived, know_all, world_of
 from tests.support.remedies import calls, send
 
@@ -132,6 +132,24 @@ async def test_the_doctor_names_a_message_that_the_target_refuses(world: World, 
     assert await arrived(green.connection, topic) == 6
 
 
+@pytest.mark.long
+async def test_the_doctor_names_a_refused_message_minutes_later(world: World) -> None:
+    """Brokers try less and less often: a minute passes between two attempts."""
+    state = "refused-for-minutes"
+    topic = await replicated(world, state)
+    green = world.admins["green"]
+    await world.replicate(topic.namespace, "blue", "green")
+    await world.waiting(topic, "blue", "green")
+    await world.send("blue", topic)
+    await world.linked(topic, "blue", "green")
+    await green.post(f"/{topic.path}/maxMessageSize", SMALL)
+    await asyncio.sleep(1)
+    await asyncio.to_thread(publish, world.clients["blue"], topic, size=3 * SMALL)
+    await asyncio.sleep(150)
+    examination = await world.examine(state)
+    assert set(faults(examination, topic)) == {"message-refused"}
+
+
 async def test_what_is_published_after_a_refused_message_replaces_it(world: World) -> None:
     """Why a lower limit is named before any message meets it: nothing shows the loss afterwards."""
     state = "refused-and-lost"
@@ -179,7 +197,7 @@ async def test_replicate_names_what_the_target_refuses_before_any_write(
     connections = {name: admin.connection for name, admin in world.admins.items()}
     done = await plan(connections, request_of("blue", "green", namespaces=[str(namespace)]), f"limits-{state}")
     assert id_ in finding_ids(done)
-    assert done.planned.blockers
+    assert done.blockers
     assert await green.namespace(namespace) == before
 
 
@@ -195,7 +213,7 @@ async def test_a_resource_group_is_created_by_the_printed_call(
     connections = {name: admin.connection for name, admin in world.admins.items()}
     request = request_of("blue", "green", namespaces=[str(namespace)])
     done = await plan(connections, request, "group")
-    (finding,) = (row for row in read_findings(done.run.artefacts, done.planned) if row.id == id_)
+    (finding,) = (row for row in done.planned.findings if row.id == id_)
     for _, call in calls(finding.call):
         await send(green, call)
     assert id_ not in finding_ids(await plan(connections, request, "group-again"))

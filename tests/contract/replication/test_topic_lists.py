@@ -22,7 +22,6 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.setup.apply import Stage
-from pulsar_fleet.replication.stored_plan import read_plan
 from pulsar_sandbox import Sandbox
 
 NAMES = ("blue", "green", "c")
@@ -85,7 +84,7 @@ async def test_a_topic_by_itself_goes_on_to_the_clusters_of_its_namespace(
         assert (await on_blue.stats(topic, precise=True))["replication"]["far"]["replicationBacklog"] == 10
         assert await asyncio.to_thread(delivered, connections["green"].service_url, topic) == 5
         again = await plan(connections, request_of("blue", "green", topics=[str(topic)]), "again")
-        assert again.planned.changes == 0
+        assert again.plan.changes == 0
         await undo(done, {"blue": on_blue, "green": on_green})
         assert await own_list(on_blue, topic) == []
 
@@ -119,7 +118,7 @@ async def test_a_list_that_would_end_what_began_since_the_plan_is_not_stored(
                 with pytest.raises(PreconditionFailed, match="replicationClusters on blue is not as it was planned"):
                     await step(clusters, done.planned, request, done.run)
             # Between that check and the write a list may change too.
-            starts = read_plan(done.run.artefacts, done.planned).clusters["blue"].starts
+            starts = done.plan.clusters["blue"].starts
             with pytest.raises(InvalidRequest, match="replication to far would end"):
                 await Stage(clusters, done.run, "late").apply_one("blue", starts)
         assert await own_list(on_blue, topic) == []

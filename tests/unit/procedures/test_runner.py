@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,18 @@ from pulsar_fleet.cli import settings
 from pulsar_fleet.cli import terminal as terminals
 from pulsar_fleet.cli.procedure import _named, command_of
 from pulsar_fleet.cli.terminal import Terminal
-from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import FleetError, PlanOutdated, PreconditionFailed, Unavailable
 from pulsar_fleet.ledger.approval import APPROVED, store_approval
+from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.findings import Finding, Planned, Severity
 from pulsar_fleet.procedures import runner
 from pulsar_fleet.procedures.procedure import (
     Batches,
     Checked,
+    Done,
     Ended,
     Ending,
     NotYet,
@@ -352,6 +356,119 @@ def test_an_approval_of_an_earlier_plan_approves_no_later_one(
         with pytest.raises(typer.Exit) as rejected:
             command_of(unasked)(as_json=False, resume=run.id, yes=False, dry_run=False)
         assert rejected.value.exit_code == 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number(Document):
+    number: int
+
+
+def recording(run: Run) -> None:
+    """As a step writes to a cluster, in a run of its own."""
+    below = f"{run.id}/contents/green"
+    run.ledger.start_run(below, "unload_namespaces", {"target": "green"})
+    intent = Intent(change_id="1f", cluster="green", kind="namespace", name="a/b", field="", before=None, after={})
+    run.ledger.record(below, new_intents=[intent])
+
+
+@pytest.mark.parametrize(
+    ("writes", "error", "state", "notes"),
+    [
+        (False, PreconditionFailed("Nobody may."), 4, []),
+        (False, Unavailable("green has no answer."), 5, ["Continue with: "]),
+        (True, PreconditionFailed("Nobody may."), 5, ["Continue with: ", "Undo it with: "]),
+        (True, PlanOutdated("A list has changed."), 5, ["Start a new run: ", "Undo it with: "]),
+    ],
+)
+def test_a_refusal_before_the_first_write_has_changed_nothing(
+    writes: bool, error: FleetError, state: int, notes: list[str], records: object, said: list[str]
+) -> None:
+    async def refusing(session: Session) -> str:
+        if writes:
+            recording(session.run)
+        raise error
+
+    async def check(_: Session) -> Checked:
+        return Checked(headline="1 namespace is unloaded.", changes=("unload acme/orders",))
+
+    with pytest.raises(typer.Exit) as refused:
+        command_of(replace(procedure(Step("unload", refusing)), check=check))(
+            as_json=False, resume=None, yes=True, dry_run=False
+        )
+    assert refused.value.exit_code == state
+    advice = [note for note in said if re.match(r"Continue|Undo|then with|Start a new", note)]
+    assert [note.startswith(start) for note, start in zip(advice, notes, strict=True)] == [True] * len(notes), said
+
+
+def test_a_run_that_an_earlier_release_has_planned_plans_again(session: Session) -> None:
+    run, examined = session.run, replace(procedure(saying("done")), checks="plan_changes")
+    # As an earlier release leaves it: the plan under another name, and a change.
+    recording(run)
+    with pytest.raises(PreconditionFailed, match=r"Clear its task 'plan_changes'"):
+        runner.require_planned(examined, run)
+    report = runner.end(examined, run, {}, {"unload": "It has no plan of this release."}).report.markdown()
+    assert "nothing has been changed" not in report
+    assert f"pulsar-fleet undo {run.id}/contents/green" in report
+    asyncio.run(runner.check(examined, session))
+    runner.require_planned(examined, run)
+
+
+def test_the_result_of_an_earlier_attempt_is_none_of_a_later_one(session: Session) -> None:
+    answers: list[Done | Exception] = [Done("2 links", Number(number=2)), Unavailable("green has no answer.")]
+
+    async def confirm(_: Session) -> Done:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    run, examined = session.run, procedure(Step("confirm", confirm))
+    asyncio.run(runner.check(examined, session))
+    asyncio.run(runner.run_step(examined.work[0], session))
+    assert runner.results_of(run, ["confirm", "end"], Number) == {"confirm": Number(number=2)}
+    with pytest.raises(Unavailable):
+        asyncio.run(runner.run_step(examined.work[0], session))
+    assert (runner.result_of(run, "confirm", Number), runner.said_by(session, "confirm")) == (None, None)
+    answers.append(Done("3 links", Number(number=3)))
+    asyncio.run(runner.run_step(examined.work[0], session))
+    asyncio.run(runner.check(examined, session))
+    assert runner.result_of(run, "confirm", Number) is None
+
+
+def test_the_steps_read_the_plan_with_its_findings(session: Session) -> None:
+    async def check(_: Session) -> Checked:
+        return Checked(headline="3 namespaces.", changes=("one",), plan=Number(number=3), text="**Three**")
+
+    asyncio.run(runner.check(replace(procedure(), check=check), session))
+    assert runner.read_planned(session.run, Number) == Planned(
+        plan=Number(number=3), findings=(), headline="3 namespaces.", text="**Three**"
+    )
+
+
+def test_a_cluster_that_answers_later_is_asked_again(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    answers = [None, "pulsar://a:2", "pulsar://never:1"]
+
+    async def reach_all(sides: list[ClusterConnection]) -> list[ClusterConnection]:
+        return [replace(side, service_url=answers.pop(0)) for side in sides]
+
+    async def look(session: Session) -> str:
+        asked.append(session.connections["clusters"][0].service_url)
+        return ""
+
+    monkeypatch.setattr("pulsar_fleet.cli.procedure.reach_all", reach_all)
+    steps = tuple(Step(name, look, reads=True) for name in ("one", "two", "three"))
+    many = replace(
+        batched([], set()),
+        clusters={"clusters": ""},
+        own_settings={"clusters": setting([], type="array", items={"type": "string"}, title="", description="")},
+        work=steps,
+    )
+    with pytest.raises(typer.Exit):
+        command_of(many)(as_json=False, resume=None, clusters=["http://a:1"])
+    assert asked == [None, "pulsar://a:2", "pulsar://a:2"]
 
 
 @pytest.mark.parametrize(("same", "sides"), [(False, ["one", "two", "two"]), (True, ["one", "one", "one"])])

@@ -65,7 +65,10 @@ class StepSensor(WaitingSensor):
 
     def read(self, context: Context) -> tuple[bool, str]:
         """Run the step once; fails after the minutes of the setting."""
+        from pulsar_fleet.procedures.runner import require_planned
+
         self._run = current_run(context)
+        require_planned(self._procedure, self._run)
         said = asyncio.run(self._look(dict(context["params"]), self._run))
         if not isinstance(said, NotYet):
             return True, self._conclude(said, self.batch or {})

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 
 from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import with_parent
@@ -67,6 +68,21 @@ class ChangeResult:
             "outcome": self.outcome.value,
             "detail": self.detail,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult(Document):
+    """What a step of a procedure has changed.
+
+    :param changes: those that are in place.
+    :param calls: admin calls, reads included.
+    :param kept: what stays, and why.
+    """
+
+    changes: int
+    calls: int
+    seconds: float
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,11 +103,11 @@ async def _follow(admin: AdminClient, namespace: NamespaceName, lag_minutes: int
     changes = len(planned.contents.changes) + len(planned.linking) + len(planned.moving)
     if changes:
         _begin(run)
-        stored = plan_for(ready, request, run, follows=True)
-        await create_topics(admin, stored, run)
-        await confirm_brokers(admin, stored, run)
-        await link_topics(admin, stored, run)
-        await confirm(admin, stored, run)
+        plan = plan_for(ready, request, follows=True)
+        await create_topics(admin, plan, run)
+        await confirm_brokers(admin, plan, run)
+        await link_topics(admin, plan, run)
+        await confirm(admin, plan)
     restarted = await _restart(admin, planned, run)
     return Followed(namespace=namespace, restored=restored, restarted=restarted, changes=changes)
 

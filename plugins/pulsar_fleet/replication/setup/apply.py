@@ -5,35 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import PlanResult
+from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.replication.clusters import Clusters
 
 PROCEDURE = "replicate_namespaces"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedStage(Document):
-    """What one stage did.
-
-    :param changes: number of changes that are in place.
-    :param calls: admin calls on all clusters, reads included.
-    :param undo: run ids under which the changes of this stage can be undone.
-    :param kept: what was left, because something still uses it.
-    """
-
-    changes: int
-    calls: int
-    seconds: float
-    undo: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
 
 
 class Stage:
@@ -45,7 +26,6 @@ class Stage:
         self._name = name
         self._began = time.monotonic()
         self._calls = clusters.calls
-        self._applied: dict[str, PlanResult] = {}
         self._changes = 0
         self.kept: list[str] = []
 
@@ -84,16 +64,14 @@ class Stage:
         allow = frozenset(change.id for change in plan.changes) if checked else frozenset()
         applied = await apply_plan(plan, admin, ledger, run_id, redactor=redactor, allow=allow, secrets=secrets)
         ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
-        self._applied[run_id] = applied
         self._changes += len(plan.changes)
         applied.require_in_place()
 
-    def result(self) -> AppliedStage:
-        """What was done so far."""
-        return AppliedStage(
+    def result(self) -> StepResult:
+        """What was done so far, with the admin calls on all clusters."""
+        return StepResult(
             changes=self._changes,
             calls=self._clusters.calls - self._calls,
             seconds=round(time.monotonic() - self._began, 1),
-            undo=tuple(self._applied),
             kept=tuple(self.kept),
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.error_map import is_migrated
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import PlanOutdated
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.redaction import Redactor
@@ -98,13 +98,13 @@ async def require_lists_kept(admin: AdminClient, plan: ReplicationPlan, source: 
 
     The list of its namespace counts for it then, and may have changed since the plan.
 
-    :raises PreconditionFailed: it would lose one; nothing of this cluster was changed.
+    :raises PlanOutdated: it would lose one; nothing of this cluster was changed.
     """
     for change in plan.clusters[source].ends.changes:
         if _is_topic_list(change) and change.after is None:
             remaining = await read_clusters_in_effect(admin, TopicName.parse(change.name), without_own=True)
             if cut := sorted({*change.before} - {*remaining} - plan.topology.gone_from(source)):
-                raise PreconditionFailed(
+                raise PlanOutdated(
                     f"{change.name} on {source} replicates to {', '.join(cut)} by its own list only, which this run "
                     "would take away: the list of its namespace has changed since the plan. No link of "
                     f"{source} has been ended; start a new run.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, PlanOutdated
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
@@ -58,7 +58,7 @@ async def stored_bytes(admin: AdminClient, topics: Mapping[TopicName, int]) -> d
 async def require_unused(clusters: Clusters, stored: ReplicationPlan) -> None:
     """Return if the topics that the plan found empty still are; a link that began has filled its topics.
 
-    :raises PreconditionFailed: one has been used since, as while the plan waited for its approval.
+    :raises PlanOutdated: one has been used since, as while the plan waited for its approval.
     """
     for namespace, links in stored.new_links.items():
         name = NamespaceName.parse(namespace)
@@ -72,7 +72,7 @@ async def require_unused(clusters: Clusters, stored: ReplicationPlan) -> None:
             before = {*relied.get(link.source, ()), *relied.get(link.target, ())}
             now = {*unused.get(link.source, ()), *unused.get(link.target, ())}
             if used := sorted(before - now):
-                raise PreconditionFailed(
+                raise PlanOutdated(
                     f"{used[0]} was empty on {link.source} or {link.target} when this run was planned, and is used on "
                     "both now: a copied history could be stored twice. Start a new run. No link of "
                     f"{namespace} has been started."

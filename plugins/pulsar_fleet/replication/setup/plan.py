@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import plan_markdown
+from pulsar_fleet.preflight.context import call_text
+from pulsar_fleet.preflight.findings import Finding, Planned, count_line
 from pulsar_fleet.replication.topology import Link, Topology
 
 
@@ -63,6 +66,16 @@ class ReplicationPlan(Document):
         """The number of changes on all clusters."""
         return sum(len(plan.changes) for plan in self.plans)
 
+    @property
+    def calls(self) -> int:
+        """Writing calls on all clusters."""
+        return sum(plan.calls for plan in self.plans)
+
+    @property
+    def ends(self) -> bool:
+        """Whether links end, so that the run waits for their backlog."""
+        return any(not plans.ends.empty for plans in self.clusters.values())
+
 
 def changed_lists(planned: ReplicationPlan, now: ReplicationPlan, *, history: bool) -> tuple[str, ...]:
     """What a plan that is made now does to lists, and the planned one does not, as `label on cluster`.
@@ -81,24 +94,24 @@ def changed_lists(planned: ReplicationPlan, now: ReplicationPlan, *, history: bo
     return tuple(sorted(changes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReplicationPlan(Document):
-    """A stored plan with its findings.
+def described(plan: ReplicationPlan, findings: Sequence[Finding]) -> Planned[ReplicationPlan]:
+    """The plan with its findings, its numbers in a sentence, and a text with every call."""
+    topology = plan.topology
+    parts = [
+        f"members {', '.join(topology.members)}",
+        f"receive-only {', '.join(topology.receive_only)}" if topology.receive_only else "",
+        f"leaving {', '.join(topology.leaving)}" if topology.leaving else "",
+    ]
+    headline = (
+        f"{counted(len(plan.namespaces), 'namespace')}, {'; '.join(filter(None, parts))}: "
+        f"{counted(plan.changes, 'change')}, {counted(plan.calls, 'call')}; {count_line(findings)}."
+    )
+    calls = "\n".join(["**The calls**, in their order:", "", "```", *call_lines(plan), "```"])
+    text = "\n\n".join((headline, *map(plan_markdown, plan.plans), calls))
+    return Planned(plan=plan, findings=tuple(findings), headline=headline, text=text)
 
-    :param text: the plan of every cluster as Markdown.
-    :param calls: writing calls on all clusters.
-    :param ends: links end, so that the run waits for their backlog.
-    """
 
-    plan: Reference
-    findings: Reference
-    text: Reference
-    id: str
-    headline: str
-    clusters: tuple[str, ...]
-    namespaces: int
-    changes: int
-    calls: int
-    blockers: int
-    warnings: int
-    ends: bool
+def call_lines(plan: ReplicationPlan) -> list[str]:
+    """Every writing call in its order; secrets are shown as fingerprints."""
+    changes = ((part.target, change) for part in plan.plans for change in part.changes)
+    return [call_text(target, call) for target, change in changes for call in change.calls]
