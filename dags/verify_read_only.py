@@ -13,38 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import read_only_proofs
-from pulsar_fleet.settings.read_only import VERIFY_READ_ONLY
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.proofs import READ_ONLY_PROOFS
 
-JOBS = Path(__file__).parents[1] / "spark_jobs"
-
-
-@dag(
-    schedule=None,
-    params=form(VERIFY_READ_ONLY),
-    default_args=DEFAULT_ARGS,
+# read_request → freeze_bounds → compare_messages → read_verdict → write_report
+verify_read_only = procedure_dag(
+    READ_ONLY_PROOFS,
     doc_md=__doc__,
     tags=["pulsar", "read-only", "verification"],
-    **run_alerts("verify_read_only"),
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
 )
-def verify_read_only():
-    frozen = read_only_proofs.freeze_bounds()
-    compared = VerifyMessagesOperator(
-        task_id="compare_messages",
-        application=str(JOBS / "verify_messages.py"),
-        application_args=["--request", frozen["request"], "--result", frozen["result"]],
-        name="verify-messages",
-        source="{{ params.cluster }}",
-        target="{{ params.cluster }}",
-        driver_memory="1g",
-    )
-    compared >> read_only_proofs.read_verdict(frozen=frozen) >> read_only_proofs.write_report()
-
-
-verify_read_only()

@@ -15,45 +15,21 @@ from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 import pendulum
-from airflow.sdk import dag, task_group
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import replication_proofs
+from pulsar_fleet.airflow.assets import VERIFIED, announce_verified
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.proofs import REPLICATION_PROOFS
 from pulsar_fleet.settings.replication_proofs import VERIFY
 
-
-@dag(
+# find_links → for each direction: freeze_bounds → compare_messages → read_verdict; check_proofs
+verify_replication = procedure_dag(
+    REPLICATION_PROOFS,
     schedule=VERIFY.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    catchup=False,
     max_active_runs=1,
-    params=form(VERIFY.settings()),
-    default_args=DEFAULT_ARGS,
+    settings=VERIFY.settings(),
     doc_md=__doc__,
     tags=["pulsar", "verification", "replication"],
-    **run_alerts("verify_replication"),
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
+    emits={"read_verdict": (VERIFIED, announce_verified)},
 )
-def verify_replication():
-    batches = replication_proofs.find_links()
-
-    @task_group(prefix_group_id=False)
-    def compare_link(batch):
-        frozen = replication_proofs.freeze_bounds(batch=batch)
-        compared = VerifyMessagesOperator(
-            task_id="compare_messages",
-            application=str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
-            application_args=["--request", frozen["request"], "--result", frozen["result"]],
-            name="verify-messages",
-            source=frozen["source"],
-            target=frozen["target"],
-            driver_memory="1g",
-        )
-        compared >> replication_proofs.read_verdict(batch=batch, frozen=frozen)
-
-    compare_link.expand(batch=batches) >> replication_proofs.check_proofs(batches=batches)
-
-
-verify_replication()

@@ -119,9 +119,10 @@ def emit_verified(run: Run, compared: Verification) -> None:
 
 def announce_verified(run: Run, batch: JsonObject) -> None:
     """`emit_verified` for a batch of a verification."""
-    from pulsar_fleet.procedures.verification import stored_verification
+    from pulsar_fleet.procedures.verification import records_of, stored_verification
 
-    emit_verified(run, stored_verification(run, batch))
+    if compared := stored_verification(run, batch):
+        emit_verified(records_of(run, batch)[0], compared)
 
 
 def emit_migrated(run: Run, moves: Moves) -> None:

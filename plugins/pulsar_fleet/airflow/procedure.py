@@ -17,7 +17,7 @@ from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.sensors.step import StepSensor
-from pulsar_fleet.procedures.procedure import REPORT, Batches
+from pulsar_fleet.procedures.procedure import Batches
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def _opening(procedure: Procedure) -> Any:
         context = get_current_context()
         refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
         conf = dict(context["params"])
+        if reason := procedure.idle(conf):
+            raise AirflowSkipException(reason)
         procedure.validate(conf)
         _connections(procedure, conf)
         run = current_run(context)
@@ -204,17 +206,19 @@ def _step(
 
 
 def _report(procedure: Procedure) -> Any:
-    @task(task_id=REPORT, trigger_rule="all_done")
+    @task(task_id=procedure.closes, trigger_rule="all_done")
     def write_report() -> str:
         """Report what was done; fail if a task failed."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.procedures import runner
 
         context = get_current_context()
-        failed, run = failed_tasks(context), current_run(context)
-        ending = runner.end(procedure, run, dict(context["params"]), failed)
+        failed, run, conf = failed_tasks(context), current_run(context), dict(context["params"])
+        if (reason := procedure.idle(conf)) and not failed:
+            raise AirflowSkipException(reason)
+        ending = runner.end(procedure, run, conf, failed)
         for name, value in ending.metrics.items():
-            Stats.gauge(f"pulsar_fleet.{procedure.word.partition('-')[0]}.{name}", value)
+            Stats.gauge(f"pulsar_fleet.{procedure.recorded_as or procedure.name}.{name}", value)
         if ending.problem and not failed:
             run.ledger.finish_run(run.id, "failed")
             raise PreconditionFailed(ending.problem)
@@ -224,10 +228,12 @@ def _report(procedure: Procedure) -> Any:
     return write_report()
 
 
-def _connections(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
+def _connections(
+    procedure: Procedure, conf: JsonObject, batch: JsonObject | None = None
+) -> dict[str, list[ClusterConnection]]:
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
-    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf).items()}
+    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf, batch).items()}
 
 
 def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
@@ -237,7 +243,8 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
     conf = dict(context["params"])
 
     async def run() -> Result:
-        async with open_session(conf, current_run(context), _connections(procedure, conf), **of_step) as session:
+        connections = _connections(procedure, conf, of_step.get("batch"))
+        async with open_session(conf, current_run(context), connections, **of_step) as session:
             return await work(session)
 
     return asyncio.run(run())

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
-    "Look": {"snapshot": "plans", "diff": "plans", "check": "plans", "verify": "verification", "doctor": "doctor"},
-    "Onboard a cluster": {"onboard": "onboard", "plan": "plans", "apply": "apply", "undo": "apply"},
+    "Look": {
+        "snapshot": "plans",
+        "diff": "plans",
+        "check": "plans",
+        "verify": "verification:VERIFICATION",
+        "doctor": "doctor",
+    },
+    "Onboard a cluster": {"onboard": "onboarding:ONBOARDING", "plan": "plans", "apply": "apply", "undo": "apply"},
     "Migrate namespaces": {
         "migrate": "migration",
         "fail-back": "migration",
@@ -24,21 +30,26 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "restore": "restore",
     },
     "Replicate": {
-        "replicate": "replication",
+        "replicate": "replication:REPLICATION",
+        "verify-replication": "proofs:REPLICATION_PROOFS",
         "forecast-failover": "failover",
         "prepare-failover": "failover",
         "failover-outcome": "failover",
     },
-    "Serve read-only": {"serve-read-only": "read_only", "forward-acknowledgments": "acknowledgments"},
+    "Serve read-only": {
+        "serve-read-only": "read_only:READ_ONLY",
+        "verify-read-only": "proofs:READ_ONLY_PROOFS",
+        "forward-acknowledgments": "acknowledgments",
+    },
     "Keep clusters equal": {
-        "export": "reconciliation",
-        "reconcile": "reconciliation",
+        "export": "export",
+        "reconcile": "reconciliation:RECONCILIATION",
         "sync-metadata": "metadata",
     },
     "Records": {"runs": "records", "evidence": "records"},
     "Install": {"airflow": "airflow"},
 }
-"""Panel of the help → command → its module in `cli/commands/`."""
+"""Panel of the help → command → its module in `cli/commands/`, or its procedure in `procedures/`."""
 MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 _PANELS = {name: panel for panel, commands in GROUPS.items() for name in commands}
 _OF_OTHER_PACKAGES = "On this machine"
@@ -76,8 +87,13 @@ def all_commands() -> dict[str, Command]:
 @cache
 def _find(name: str) -> Command | None:
     if name in MODULES:
-        module = import_module(f"{__name__}.commands.{MODULES[name]}")
-        return _command(name, getattr(module, name.replace("-", "_")))
+        module, _, procedure = MODULES[name].partition(":")
+        if procedure:
+            from pulsar_fleet.cli.procedure import command_of
+
+            own = import_module(f"pulsar_fleet.procedures.{module}")
+            return _command(name, command_of(getattr(own, procedure)))
+        return _command(name, getattr(import_module(f"{__name__}.commands.{module}"), name.replace("-", "_")))
     if entry_point := _of_other_packages().get(name):
         try:
             return _command(name, entry_point.load())

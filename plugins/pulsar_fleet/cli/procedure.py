@@ -206,7 +206,12 @@ class _ProcedureRun:
                 # One that did not answer a moment ago may answer now.
                 if known is None or not all(one.service_url for one in known):
                     self._connections[setting] = await self._reached(setting, sides)
-            opened = runner.open_session(self._conf, self._run, self._connections, batch=batch or {}, say=say)
+            every = {one.argument: one for sides in self._connections.values() for one in sides}
+            named = self._procedure.batch_connections(batch).items()
+            own = {key: [every[name] for name in names] for key, names in named}
+            opened = runner.open_session(
+                self._conf, self._run, {**self._connections, **own}, batch=batch or {}, say=say
+            )
             async with opened as session:
                 return await work(session)
 

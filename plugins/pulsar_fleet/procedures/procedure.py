@@ -143,7 +143,8 @@ class Application:
     """A Spark job.
 
     :param file: in `spark_jobs/`.
-    :param clusters: the settings of the two clusters that it reads, whose credentials are in its environment.
+    :param clusters: the two clusters that it reads, by settings or keys of the batch: their credentials are in its
+        environment.
     """
 
     file: str
@@ -203,11 +204,13 @@ class Batches:
 
     :param name: of the group of tasks.
     :param of: the parts, in the first task; each with the `folder` of its documents in the run.
+    :param clusters: the keys of a part that name connections of its own, for `Session.clusters`.
     """
 
     name: str
     of: Callable[[Session], Awaitable[list[JsonObject]]]
     steps: tuple[Step, ...]
+    clusters: tuple[str, ...] = ()
 
 
 class Ended(StrEnum):
@@ -259,9 +262,11 @@ class Procedure:
     :param command: on the terminal; by default the name with hyphens.
     :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
     :param same_credentials: on the terminal every cluster that is named by its URL has those of the source.
+    :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
     :param approves: id of the task that waits for approval.
+    :param closes: id of the last task, which reports.
     :param changes: whether a run with these settings may change something; None: no run does.
     :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
         argument. By default a report of what the steps said.
@@ -281,6 +286,8 @@ class Procedure:
     opening: str = CHECK
     checks: str = ""
     approves: str = APPROVE
+    closes: str = REPORT
+    idle: Callable[[JsonObject], str] = field(default=lambda conf: "")  # noqa: ARG005
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
     changes: Callable[[JsonObject], bool] | None = field(default=lambda conf: not conf.get("dry_run"))
     end: Callable[[Run, JsonObject, Mapping[str, str]], Ending] | None = None
@@ -325,12 +332,23 @@ class Procedure:
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
         checked = (*([self.checks] if self.checks else ()), self.approves) if self.check else ()
-        return (self.opening, *(step.name for step in self.looks), *checked, *(step.name for step in self.each), REPORT)
+        return (
+            self.opening,
+            *(step.name for step in self.looks),
+            *checked,
+            *(step.name for step in self.each),
+            self.closes,
+        )
 
-    def connections(self, conf: JsonObject) -> dict[str, list[str]]:
-        """Setting → the names of connections that it has in a run."""
+    def connections(self, conf: JsonObject, batch: JsonObject | None = None) -> dict[str, list[str]]:
+        """Setting → the names of connections that it has in a run, and those of a batch."""
         named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}
-        return {name: [*filter(None, names)] for name, names in named.items()}
+        return {name: [*filter(None, names)] for name, names in named.items()} | self.batch_connections(batch)
+
+    def batch_connections(self, batch: JsonObject | None) -> dict[str, list[str]]:
+        """Key → the name of the connection that a batch has of its own."""
+        keys = self.work.clusters if isinstance(self.work, Batches) and batch else ()
+        return {key: [(batch or {})[key]] for key in keys}
 
     @property
     def required(self) -> tuple[str, ...]:

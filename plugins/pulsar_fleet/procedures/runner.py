@@ -56,7 +56,7 @@ async def open_session(
         clusters = {
             name: await stack.enter_async_context(AdminClient(named[0]))
             for name, named in connections.items()
-            if named and not isinstance(conf[name], list)
+            if named and not isinstance(conf.get(name), list)
         }
         yield Session(conf, run, clusters, {name: tuple(named) for name, named in connections.items()}, **of_step)
 

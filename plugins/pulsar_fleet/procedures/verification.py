@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.verification.messages.verdict import Verification
+    from pulsar_fleet.verification.request import VerifyRequest
 
 ENTRIES_HERE = 1_000_000
 """Entries of both clusters above which a Spark job is faster."""
@@ -69,22 +70,20 @@ async def read_batches(session: Session) -> list[JsonObject]:
 async def freeze_bounds(session: Session) -> str:
     """Freeze the bounds: the current end of the source, and on the target the messages that came from it."""
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.cluster.text import counted
     from pulsar_fleet.verification import steps
     from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
     from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
     from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.request import EntryMapping, Order
-    from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 
-    conf, run, folder = session.conf, session.run, session.batch["folder"]
+    conf = session.conf
     frozen = await steps.freeze_bounds(
         session.clusters["source"],
         session.clusters["target"],
         [NamespaceName.parse(text) for text in session.batch["namespaces"]],
         mapping=EntryMapping(conf["mapping"]),
         coverage=coverage_of(conf),
-        run=run,
+        run=session.run,
         examples=conf["examples"],
         engine=EngineChoice(conf["engine"]),
         keyed=conf["keyed_digests"],
@@ -92,12 +91,32 @@ async def freeze_bounds(session: Session) -> str:
         max_bytes_per_second=conf["max_bytes_per_second"],
         order=Order(conf["order"]),
     )
+    return store_frozen(session, frozen)
+
+
+def store_frozen(session: Session, frozen: VerifyRequest) -> str:
+    """Store for the steps behind it what is compared, and say it."""
+    from pulsar_fleet.cluster.text import counted
+    from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.subscriptions import steps as subscription_steps
+
+    run, folder = records_of(session.run, session.batch)
     request, result = steps.store_request(run, frozen, folder)
     subscriptions = subscription_steps.result_uri(run, folder)
     document = {"request": request, "result": result, "subscriptions": subscriptions, "entries": frozen.entries}
-    run.artefacts.write_json(run.id, session.stored_at(FROZEN), document)
-    hint = " The DAG verify_clusters is faster, with Spark." if frozen.entries > ENTRIES_HERE else ""
+    session.run.artefacts.write_json(session.run.id, session.stored_at(FROZEN), document)
+    hint = " In Airflow a Spark job does it, which is faster." if frozen.entries > ENTRIES_HERE else ""
     return f"{counted(len(frozen.pairs), 'topic')} and {counted(frozen.entries, 'entry')} are compared.{hint}"
+
+
+def records_of(run: Run, batch: JsonObject) -> tuple[Run, str]:
+    """The run and the folder of the records of a batch.
+
+    A batch may name a `run` of its own: the ledger keeps one verdict of a namespace for each run.
+    """
+    from pulsar_fleet.verification.request import FOLDER
+
+    return (replace(run, id=batch["run"]), FOLDER) if "run" in batch else (run, batch["folder"])
 
 
 async def compare_messages(session: Session) -> str:
@@ -158,27 +177,29 @@ async def read_verdict(session: Session) -> str | Unmet:
     from pulsar_fleet.verification.subscriptions.report import subscription_text
     from pulsar_fleet.verification.subscriptions.steps import conclude
 
-    frozen, run, folder = _frozen(session), session.run, session.batch["folder"]
+    frozen, (run, folder) = _frozen(session), records_of(session.run, session.batch)
     request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
     sides = (session.clusters["source"], session.clusters["target"])
     compared = await steps.conclude(run, *sides, request, frozen["result"], folder)
     verdicts, texts = [compared.verdict], [verification_text(compared)]
-    if session.conf["subscriptions"]:
+    if session.conf.get("subscriptions"):
         subscriptions = conclude(run, frozen["subscriptions"], folder)
         verdicts.append(subscriptions.verdict)
         texts.append(f"Subscriptions\n{subscription_text(subscriptions)}")
-    text = "\n\n".join(texts)
-    return text if Verdict.over(verdicts) is Verdict.EQUAL else Unmet(f"Not verified as equal.\n{text}")
+    text, equal = "\n\n".join(texts), Verdict.over(verdicts) is Verdict.EQUAL
+    if run.id != session.run.id:
+        run.ledger.finish_run(run.id, "succeeded" if equal else "failed")
+    return text if equal else Unmet(f"Not verified as equal.\n{text}")
 
 
-def stored_verification(run: Run, batch: JsonObject) -> Verification:
-    """The recorded comparison of the messages of a batch."""
+def stored_verification(run: Run, batch: JsonObject) -> Verification | None:
+    """The recorded comparison of the messages of a batch; None before it."""
     from pulsar_fleet.verification.messages.verdict import Verification
     from pulsar_fleet.verification.steps import VERDICT
 
-    reference = run.artefacts.find(run.id, f"{batch['folder']}/{VERDICT}")
-    assert reference is not None, "the step has recorded it"
-    return Verification.from_bytes(run.artefacts.read(reference))
+    own, folder = records_of(run, batch)
+    reference = own.artefacts.find(own.id, f"{folder}/{VERDICT}")
+    return Verification.from_bytes(own.artefacts.read(reference)) if reference else None
 
 
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001

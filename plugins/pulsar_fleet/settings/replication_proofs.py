@@ -9,6 +9,7 @@ from pulsar_fleet.settings.shared import read_limit, selection
 _SETTINGS = {
     "clusters": setting(
         [],
+        is_example=True,
         type="array",
         items={"type": "string", "minLength": 1},
         title="Clusters",

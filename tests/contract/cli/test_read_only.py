@@ -42,8 +42,14 @@ async def test_a_topic_is_shown_served_and_taken_away(
     done = shell.run(*command, "--yes")
     assert done.state == DONE, done.err
     assert "1 topic is served read-only: 1 link is alive, and a reader got a message from 1 of them." in done.out
-    again = shell.run(*command, "--yes", "--json")
+    again, proven, elsewhere = shell.at_once(
+        (*command, "--yes", "--json"),
+        ("verify-read-only", shell.sides[0], "--namespace", readers, "--json"),
+        ("verify-read-only", shell.sides[0], "--namespace", source.namespace),
+    )
     assert (again.document["planned"]["changes"], again.document["calls"]) == (0, [])
+    assert (proven.state, proven.document["verdict"]) == (DONE, "equal"), proven.err
+    assert (elsewhere.state, "No topic is served in" in elsewhere.err) == (REFUSED, True), elsewhere.err
 
     gone = shell.run(*command, "--remove", "--yes")
     assert gone.state == DONE, gone.err

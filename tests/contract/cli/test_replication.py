@@ -13,7 +13,7 @@ from tests.support.shell import Shell
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
 
-DONE, _, USAGE, _, REFUSED = range(5)
+DONE, _, USAGE, _, REFUSED, _, INCONCLUSIVE = range(7)
 
 
 @pytest.mark.long
@@ -42,6 +42,19 @@ async def test_replication_is_shown_made_and_undone(
     assert "8 of 8 links are connected and send." in done.out
     again = shell.run(*command, "--yes", "--json")
     assert (again.document["planned"]["changes"], again.document["undo"]) == (0, [])
+
+    proven, older, nothing = shell.at_once(
+        ("verify-replication", *shell.sides, "--select", namespace, "--json"),
+        ("verify-replication", *shell.sides, "--select", namespace, "--max-proof-age-hours", "0.0000001"),
+        ("verify-replication", *shell.sides, "--select", f"{namespace}-absent"),
+    )
+    assert (proven.state, proven.document["verdict"]) == (DONE, "equal"), proven.err
+    assert [proof.partition(":")[0] for proof in proven.document["proofs"]] == [
+        f"{namespace} blue → green",
+        f"{namespace} green → blue",
+    ]
+    assert (older.state, "Proofs are too old or missing:" in older.out) == (INCONCLUSIVE, True)
+    assert (nothing.state, nothing.out.strip()) == (DONE, "Nothing is replicated between these clusters."), nothing.err
 
     for line in re.findall(r"pulsar-fleet (undo \S+)", done.out):
         shell.undo(line)

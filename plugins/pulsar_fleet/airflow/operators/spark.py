@@ -66,28 +66,6 @@ class FleetJobOperator(SparkSubmitOperator):
             job.stdout.close()
 
 
-class VerifyMessagesOperator(FleetJobOperator):
-    """Run `spark_jobs/verify_messages.py`; credentials travel in the environment.
-
-    :param source: connection id of the cluster that holds the originals (templated).
-    :param target: connection id of the cluster that holds the copy (templated).
-    """
-
-    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "source", "target")
-
-    def __init__(self, *, source: str, target: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.source = source
-        self.target = target
-
-    def environment(self) -> dict[str, str]:
-        """The credentials of both clusters."""
-        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-        from pulsar_fleet.verification.job import job_environment
-
-        return job_environment(cluster_connection(self.source), cluster_connection(self.target))
-
-
 _PROOFS = {
     "verify_copy": "Compare the copied messages, and store the proof that the cut-over requires.",
     "verify_messages": "Compare the old cluster's messages with their copy on the new cluster; fail unless they are "
@@ -95,7 +73,7 @@ _PROOFS = {
 }
 
 
-class MigrationProofOperator(VerifyMessagesOperator):
+class MigrationProofOperator(FleetJobOperator):
     """Prove that green holds what was copied: in this task, above the run's `spark_above_entries` by the Spark job.
 
     A job that was killed is submitted again by the next try, which continues the same proof. Fails unless the messages
@@ -103,14 +81,31 @@ class MigrationProofOperator(VerifyMessagesOperator):
 
     :param proof: before the cut-over `verify_copy`, at the end `verify_messages`.
     :param checked: result of the task `check_gates`: `moves` (a reference).
+    :param source: connection id of the cluster that holds the originals (templated); `target` of the one with the copy.
     """
 
-    template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "checked")
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "checked", "source", "target")
 
-    def __init__(self, *, proof: Literal["verify_copy", "verify_messages"], checked: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        proof: Literal["verify_copy", "verify_messages"],
+        checked: Any,
+        source: str,
+        target: str,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(task_id=proof, doc_md=_PROOFS[proof], name="verify-messages", driver_memory="1g", **kwargs)
         self.proof = proof
         self.checked: JsonObject = checked
+        self.source, self.target = source, target
+
+    def environment(self) -> dict[str, str]:
+        """The credentials of both clusters."""
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.verification.job import job_environment
+
+        return job_environment(cluster_connection(self.source), cluster_connection(self.target))
 
     def execute(self, context: Context) -> Any:
         """Compare here, or submit and wait."""
@@ -132,7 +127,7 @@ class SparkStepOperator(FleetJobOperator):
     :param work: does the step for a batch; its second argument submits the job for the URIs of a request and a result,
         and waits for it.
     :param batch: None where the procedure has none (templated).
-    :param clusters: the settings of the two clusters that the job reads; without them it reads none.
+    :param clusters: the two clusters that the job reads, by settings or keys of the batch; without them it reads none.
     """
 
     template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "batch")
@@ -155,8 +150,8 @@ class SparkStepOperator(FleetJobOperator):
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.verification.job import job_environment
 
-        params = get_current_context()["params"]
-        named = [cluster_connection(params[setting]) for setting in self.clusters]
+        params, batch = get_current_context()["params"], self.batch or {}
+        named = [cluster_connection(batch.get(setting) or params[setting]) for setting in self.clusters]
         return job_environment(*named) if named else super().environment()
 
     def execute(self, context: Context) -> Any:

@@ -99,7 +99,7 @@ class StepSensor(WaitingSensor):
         conf, work = dict(context["params"]), self._step.work
         arguments = {
             "work": f"{work.__module__}:{work.__qualname__}",
-            "connections": self._procedure.connections(conf),
+            "connections": self._procedure.connections(conf, self.batch),
             "conf": conf,
             "run_id": current_run(context).id,
             "batch": self.batch or {},
@@ -117,7 +117,7 @@ class StepSensor(WaitingSensor):
     async def _look(self, conf: JsonObject, run: Run) -> Said:
         from pulsar_fleet.procedures.runner import run_step
 
-        async with _session(self._procedure.connections(conf), conf, run, self.batch or {}) as session:
+        async with _session(self._procedure.connections(conf, self.batch), conf, run, self.batch or {}) as session:
             return await run_step(self._step, session)
 
 

@@ -37,12 +37,7 @@ def _operators() -> list[type[BaseOperator]]:
         from pulsar_fleet.airflow.operators import spark
     except ImportError:
         return classes
-    return [
-        *classes,
-        spark.MigrationProofOperator,
-        spark.SparkStepOperator,
-        spark.VerifyMessagesOperator,
-    ]
+    return [*classes, spark.MigrationProofOperator, spark.SparkStepOperator]
 
 
 OPERATORS = _operators()

@@ -9,6 +9,8 @@ from pulsar_fleet.report.document import Outcome, Report, texts
 from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
 from pulsar_fleet.verification.proof_age import ProofAge
 
+NOTHING = "Nothing is replicated between these clusters."
+
 
 def proofs_report(
     ages: Sequence[ProofAge], old: Sequence[ProofAge], failed: Mapping[str, str], unread: Sequence[str] = ()
@@ -23,7 +25,7 @@ def proofs_report(
         for age in (*old, *(age for age in ages if age not in old))
     ]
     head = ["| namespace | direction | proven equal | messages |", "| --- | --- | --- | --- |"]
-    table = "\n".join([*head, *rows]) if rows else "Nothing is replicated between these clusters."
+    table = "\n".join([*head, *rows]) if rows else NOTHING
     unknown = "\n".join(["What is replicated is unknown:", "", *(f"* {text}" for text in unread)]) if unread else ""
     return Report(
         outcome=Outcome.FAILED if failed or old or unread else Outcome.SUCCEEDED,

@@ -1,4 +1,4 @@
-"""`pulsar-fleet reconcile|export`: reconcile clusters, and export the desired state as files."""
+"""`pulsar-fleet export`: the desired state as files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Cluster, Select, Topics
-from pulsar_fleet.cli.procedure import command_of
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
-from pulsar_fleet.procedures.reconciliation import RECONCILIATION
 
 
 def export(
@@ -40,6 +38,3 @@ def export(
     for name in exported.stale:
         terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
     terminal.finish(exported.to_json(), ExitState.DONE)
-
-
-reconcile = command_of(RECONCILIATION)
