@@ -19,7 +19,7 @@ import pendulum
 from pulsar_fleet.airflow.assets import VERIFIED, announce_verified
 from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.proofs import REPLICATION_PROOFS
-from pulsar_fleet.settings.replication_proofs import VERIFY
+from pulsar_fleet.settings.replication import VERIFY
 
 # find_links → for each direction: freeze_bounds → compare_messages → read_verdict; check_proofs
 verify_replication = procedure_dag(

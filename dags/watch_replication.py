@@ -19,7 +19,7 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import replication_watch
-from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
+from pulsar_fleet.settings.replication import WATCH_REPLICATION
 
 
 @dag(

@@ -14,7 +14,7 @@ from tests.support.replication import know_each_other
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
+from pulsar_fleet.settings.replication import WATCH_REPLICATION
 
 pytestmark = pytest.mark.replication
 

@@ -8,17 +8,18 @@ from dataclasses import replace
 from math import ceil
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.permissions import find_rights, rights_markdown
+from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
+from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
+from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachable
 from pulsar_fleet.cluster.admin.read_problems import unread_text
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotAllowed, NotFound, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.artefacts import OWN_FOLDER, Artefacts
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.onboarding.measurements import measure
 from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
 from pulsar_fleet.planning.apply.apply import Progress, apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
@@ -26,6 +27,7 @@ from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import headline, plan_markdown
+from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import Planned
@@ -35,6 +37,30 @@ from pulsar_fleet.snapshot.collect import collect_into
 from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, SYSTEM_TOPIC, Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
+from pulsar_fleet.snapshot.tenants import list_namespaces
+
+
+async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measurements:
+    """The clock skew, how many tenants, namespaces and bookies exist, which addresses of peers are reachable from here.
+
+    :param rights: the answer of `find_rights`, which is called before anything is read.
+    """
+    try:
+        tenants = len(await admin.tenants())
+    except NotAllowed:
+        tenants = None
+    names = [state.name for state in snapshot.tenants]
+    namespaces = await list_namespaces(admin, names, unknown=(NotFound, NotAllowed))
+    peers = [url for state in snapshot.clusters if state.name != snapshot.cluster for url in addresses(state.data)]
+    return Measurements(
+        clock=await measure_clock_skew(admin),
+        rights=rights,
+        tenants=tenants,
+        namespaces={name: len(listed) for name, listed in namespaces.items() if listed is not None},
+        unreachable=await unreachable(peers),
+        bookies=await read_bookies(admin),
+    )
+
 
 NAMESPACES_PER_BATCH = 100
 _MOST_SHOWN = 20

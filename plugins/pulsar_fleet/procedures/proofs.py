@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_fleet.procedures import verification
 from pulsar_fleet.procedures.procedure import Application, Batches, Ended, Ending, Procedure, Session, Step
 from pulsar_fleet.settings.read_only import VERIFY_READ_ONLY
-from pulsar_fleet.settings.replication_proofs import VERIFY
+from pulsar_fleet.settings.replication import VERIFY
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject

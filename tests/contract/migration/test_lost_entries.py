@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.messages.positions import terminated_at
 from pulsar_fleet.migration.model import Move, Moves, Strategy
-from pulsar_fleet.migration.proof.lost_entries import lost_entries, require_none_lost
+from pulsar_fleet.migration.proof.steps import lost_entries, require_none_lost
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.migration]
 

@@ -23,9 +23,9 @@ from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, No
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.read_only.forwarding import forwarder as forwarding
+from pulsar_fleet.read_only.forwarding.forwarder import FORWARDED_SINCE
 from pulsar_fleet.read_only.forwarding.request import Request
 from pulsar_fleet.read_only.forwarding.results import State
-from pulsar_fleet.read_only.forwarding.send import FORWARDED_SINCE
 
 NAMES = ["Exclusive", "Failover", "Shared", "Key_Shared"]
 

@@ -105,8 +105,8 @@ def publish(client: pulsar.Client, topic: TopicName, *, delayed: bool = False, s
     producer.close()
 
 
-# A broker sends what is refused again without a pause, 3,000 times a second (observed, 4.2.4): beside other tests the doctor
-# once needed 84 s, and found no cause.
+# A broker sends what is refused again without a pause, 3,000 times a second (observed, 4.2.4). Beside other tests the
+# doctor once needed 84 s, and found no cause.
 @pytest.mark.parametrize("what", ["delay", pytest.param("size", marks=pytest.mark.long)])
 async def test_the_doctor_names_a_message_that_the_target_refuses(world: World, what: str) -> None:
     state = f"refused-{what}"

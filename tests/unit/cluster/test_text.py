@@ -11,7 +11,7 @@ import pytest
 from pulsar_fleet.cluster.text import byte_size, counted, duration, listed
 
 PACKAGE = Path(__file__).parents[3] / "plugins" / "pulsar_fleet"
-CHECKED = ("cli", "report", "airflow", "planning/render.py", "migration/drain/progress.py", "migration/waves")
+CHECKED = ("cli", "report", "airflow", "planning/render.py", "migration/drain/monitor.py", "migration/waves")
 NOUNS = frozenset(
     [
         "batches",

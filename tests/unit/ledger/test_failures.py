@@ -12,9 +12,8 @@ import sqlalchemy as sa
 
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.database_errors import database_problem
 from pulsar_fleet.ledger.event_store import EventStore
-from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.ledger import Ledger, database_problem
 from pulsar_fleet.ledger.tables import runs
 
 ONE_SENTENCE = re.compile(r"[^\n]+[^.\s]\.")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.messages.clusters_file import CLUSTERS_VARIABLE
-from pulsar_fleet.messages.credentials import named_connection
+from pulsar_fleet.messages.credentials import CLUSTERS_VARIABLE, named_connection
 
 FILE = """
 blue:

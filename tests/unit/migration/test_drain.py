@@ -12,7 +12,7 @@ from tests.support.drain_states import EVENTS, FIRST, SECOND, move_of, seen, sta
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.drain.forecast import MAX_SAMPLES, Forecast, Sample, forecast, forecast_error, keep
-from pulsar_fleet.migration.drain.progress import (
+from pulsar_fleet.migration.drain.monitor import (
     DrainProgress,
     drain_progress,
     has_arrived,

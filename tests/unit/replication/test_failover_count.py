@@ -13,8 +13,8 @@ from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
-from pulsar_fleet.replication.failover.count import forecast_topic
 from pulsar_fleet.replication.failover.entries import CountedEntries
+from pulsar_fleet.replication.failover.measure import forecast_topic
 from pulsar_fleet.replication.failover.topic_copy import NOWHERE, ClusterTopic, ListedEntry, Place, TopicCopy
 
 TOPIC = "persistent://acme/orders/events"

@@ -7,9 +7,9 @@ from typing import Any
 
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.replication.failover.entries import CountedEntries
-from pulsar_fleet.replication.failover.evaluate import CursorNow, Since, evaluate
 from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast, TopicLoad
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome
+from pulsar_fleet.replication.failover.outcome_reader import CursorNow, Since, evaluate
 from pulsar_fleet.replication.failover.report import Addresses, forecast_text, not_ready, outcome_text
 
 TOPIC = "persistent://acme/orders/events"

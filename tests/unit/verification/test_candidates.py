@@ -27,8 +27,7 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.store.reader import store_snapshot
 from pulsar_fleet.snapshot.store.rows import TABLE_OF
-from pulsar_fleet.verification.snapshots.candidates import find_candidates
-from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_namespaces, open_pair
+from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_namespaces, find_candidates, open_pair
 
 OWN = "the cluster's own name"
 NAMES = ("acme/a", "acme/a-b", "acme/b")

@@ -2,12 +2,77 @@
 
 from __future__ import annotations
 
-from airflow.plugins_manager import AirflowPlugin
+import logging
+from typing import TYPE_CHECKING
 
+from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk import BaseOperatorLink
+
+from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator, WaveApprovalOperator
+from pulsar_fleet.airflow.operators.procedure import ProcedureTask
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
+from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.web import metrics
 from pulsar_fleet.airflow.web.app import app
-from pulsar_fleet.airflow.web.pages import PREFIX
-from pulsar_fleet.airflow.web.task_links import FleetLink, ReportLink
+from pulsar_fleet.airflow.web.pages import PREFIX, pages, stored_report
+from pulsar_fleet.cluster.errors import FleetError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+
+log = logging.getLogger(__name__)
+
+
+def _operators() -> list[type[BaseOperator]]:
+    """The classes of the procedures' tasks; those of Spark need its extra."""
+    classes: list[type[BaseOperator]] = [
+        ChangeWindowSensor,
+        ForwardAcknowledgmentsOperator,
+        MigrationSensor,
+        PlanApprovalOperator,
+        ProcedureTask,
+        StepSensor,
+        WaveApprovalOperator,
+    ]
+    try:
+        from pulsar_fleet.airflow.operators import spark
+    except ImportError:
+        return classes
+    return [*classes, spark.MigrationProofOperator, spark.SparkStepOperator]
+
+
+OPERATORS = _operators()
+
+
+class ReportLink(BaseOperatorLink):
+    """The report of the task's run; no link before the run has stored one, or while the store cannot be read."""
+
+    name = "Report"
+    operators = OPERATORS
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Read the artefact store; called when a person opens the task."""
+        run_id = f"{ti_key.dag_id}/{ti_key.run_id}"
+        try:
+            return pages().report(run_id) if stored_report(run_id) else ""
+        except FleetError as error:
+            # An error here would hide the other links of the task.
+            log.warning("The report of %s: %s", run_id, error)
+            return ""
+
+
+class FleetLink(BaseOperatorLink):
+    """The Fleet page."""
+
+    name = "Fleet"
+    operators = OPERATORS
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Reads nothing."""
+        return pages().fleet()
 
 
 class PulsarFleetPlugin(AirflowPlugin):

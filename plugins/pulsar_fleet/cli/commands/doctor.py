@@ -17,7 +17,7 @@ from pulsar_fleet.replication.doctor.remedies import RemedyResult, chosen_calls
 from pulsar_fleet.replication.doctor.request import Request
 from pulsar_fleet.replication.doctor.steps import examine, heal
 from pulsar_fleet.replication.doctor.text import examination_text
-from pulsar_fleet.settings.replication_watch import WATCH_REPLICATION
+from pulsar_fleet.settings.replication import WATCH_REPLICATION
 
 CLUSTERS_HELP = "At least two clusters: admin URLs or Airflow connection ids."
 

@@ -1,54 +1,226 @@
-"""The verifications of a migration: before the cut-over, right after it, and at the end."""
+"""The verifications of a migration before the cut-over, right after it and at the end: scope, verdicts, losses."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.positions import Ledgers, entries_behind, terminated_at
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.termination import without_moved
+from pulsar_fleet.migration.cutover.confirmation import unterminated
+from pulsar_fleet.migration.cutover.termination import read_infos, without_moved
 from pulsar_fleet.migration.drain.reload import load_unloaded
-from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
-from pulsar_fleet.migration.proof.lost_entries import lost_entries, require_none_lost
 from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
-from pulsar_fleet.migration.proof.records import (
-    COPIED,
-    DRAINED,
-    REPEATED,
-    record_copy,
-    record_drained,
-    record_not_equal,
-)
-from pulsar_fleet.migration.proof.removed_originals import copied_and_removed
-from pulsar_fleet.migration.proof.scope import (
-    comparable,
-    mapping_of,
-    replicated_namespaces,
-    transferred_cursors,
-    without_cleaned,
-)
+from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, stored_transfers
 from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, consumed_on
 from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
 from pulsar_fleet.migration.waves.proof_forecast import record_speed
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
 from pulsar_fleet.verification.messages.incremental import proofs_in
-from pulsar_fleet.verification.messages.report import verification_text
+from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import FOLDER, EntryMapping, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 from pulsar_fleet.verification.subscriptions.steps import record as record_subscriptions
+
+
+def without_cleaned(run: Run, moves: Moves) -> Moves:
+    """The moves of namespaces that this run has not cleaned up: after it, blue lacks what continues on green."""
+    cleaned = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
+    return replace(moves, moves=tuple(move for move in moves.moves if str(move.namespace) not in cleaned))
+
+
+async def comparable(blue: AdminClient, green: AdminClient, run: Run, moves: Moves) -> tuple[Moves, frozenset[str]]:
+    """The moves without partitions that blue did not terminate, or that were deleted there since; and the former."""
+    left, narrowed = await unterminated(blue, green, run, moves.moves), []
+    for move in moves.moves:
+        existing = set(await blue.topics(move.namespace)) if move.strategy.copies else move.partitions.keys()
+        clients = {topic: own for topic, own in move.partitions.items() if topic in existing and topic not in left}
+        narrowed.append(replace(move, partitions=clients))
+    return replace(moves, moves=tuple(narrowed)), frozenset(map(str, left))
+
+
+def transferred_cursors(run: Run, moves: Moves) -> list[TransferredCursor]:
+    """The cursors that the cut-over set for these partitions."""
+    return [
+        cursor
+        for move in moves.moves
+        for topic, partition in stored_transfers(run, str(move.namespace)).items()
+        if topic in move.partitions
+        for cursor in partition.cursors
+    ]
+
+
+def mapping_of(moves: Moves) -> EntryMapping:
+    """Where owners connect the applications, producers may write to green while blue is still replicated to it."""
+    redirected = all(move.strategy.redirects for move in moves.moves)
+    return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
+
+
+def replicated_namespaces(moves: Moves) -> list[NamespaceName]:
+    """Those whose messages are compared: of a namespace without persistent topics there is none."""
+    return [move.namespace for move in moves.moves if move.strategy.copies and move.partitions]
+
+
+async def copied_and_removed(blue: AdminClient, moves: Moves, verification: Verification) -> frozenset[str]:
+    """The inconclusive topics of which blue has nothing left that it had not copied to green.
+
+    Blue empties a terminated topic when nothing retains its messages and nobody has them to read (observed). It removes
+    only what all cursors have passed, and that of the replicator passes what green has stored. One call for each such
+    topic.
+    """
+    inconclusive = {
+        verdict.topic
+        for namespace in verification.namespaces
+        for verdict in namespace.topics
+        if verdict.verdict is Verdict.INCONCLUSIVE
+    }
+    unproven = [topic for move in moves.moves for topic in move.partitions if str(topic) in inconclusive]
+    stats = [await blue.internal_stats(topic) for topic in unproven]
+    return frozenset(
+        str(topic)
+        for topic, document in zip(unproven, stats, strict=True)
+        if _is_copied_and_removed(document, verification.target)
+    )
+
+
+def _is_copied_and_removed(stats: JsonObject, green: str) -> bool:
+    """
+    :param green: the cluster's name.
+    """
+    is_replicated = replicator_cursor(green) in cursors_in_stats(stats)
+    return is_replicated and stats["state"] == "Terminated" and not len(Ledgers.of(stats))
+
+
+DRAINED = "drained"
+REPEATED = "repeated"
+"""Green has every message, and stores some of them twice."""
+COPIED = "copied"
+"""Blue had copied all messages to green, but removed them before they were compared."""
+_COPY = "copy of {}"
+
+
+def record_copy(run: Run, verification: Verification) -> None:
+    """Record it under its own scope: the verdict on the migration comes at the end."""
+    for result in verification.namespaces:
+        run.ledger.record_verdict(
+            run.id,
+            _COPY.format(result.namespace),
+            verdict=result.verdict,
+            messages=result.messages,
+            summary=f"before the cut-over: {namespace_summary(result, verification.restriction)}",
+            artefact=None,
+        )
+
+
+def record_not_equal(run: Run, verification: Verification, copied: Collection[str]) -> int:
+    """Record a verdict of its own for namespaces that green has whole although they were not compared as equal.
+
+    :param copied: the topics whose messages blue removed before they were compared.
+    :returns: how many messages green stores more than once.
+    """
+    results = {row.namespace: row for row in verification.namespaces}
+    for stored in run.ledger.verdicts(run.id):
+        row = results.get(stored.scope)
+        repeated = sum(topic.repeated for topic in row.topics) if row else 0
+        removed = sorted(row.names & set(copied)) if row else []
+        if sentences := [*_repeated(verification, repeated), *_removed(verification, removed)]:
+            log.warning("%s: %s", stored.scope, "; ".join(sentences))
+            run.ledger.record_verdict(
+                run.id,
+                stored.scope,
+                verdict=COPIED if removed else REPEATED,
+                messages=stored.messages,
+                summary="; ".join(sentences),
+                artefact=stored.artefact,
+            )
+    return sum(topic.repeated for row in verification.namespaces for topic in row.topics)
+
+
+def _repeated(verification: Verification, messages: int) -> Iterator[str]:
+    if messages:
+        yield (
+            f"{verification.target} has every message, and {counted(messages, 'message')} more than once: a replicator "
+            f"lost its connection and sent again what {verification.target} had not confirmed; consumers there get "
+            "these again"
+        )
+
+
+def _removed(verification: Verification, topics: Sequence[str]) -> Iterator[str]:
+    if topics:
+        yield (
+            f"{verification.source} removed all messages of {listed(topics)} by its own retention before they were "
+            f"compared; its replicator had copied them all to {verification.target}"
+        )
+
+
+def record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
+    if str(move.namespace) not in drained:
+        raise PreconditionFailed(
+            f"{move.namespace} has not drained in this run: its unread messages were not copied. Clear wait_drained."
+        )
+    run.ledger.record_verdict(
+        run.id,
+        str(move.namespace),
+        verdict=DRAINED,
+        messages=0,
+        summary="every subscription read its backlog; no message is on both clusters to compare",
+        artefact=None,
+    )
+
+
+async def lost_entries(blue: AdminClient, moves: Moves) -> tuple[str, ...]:
+    """A sentence for each partition on blue with entries behind its terminated position.
+
+    One call for each topic, one more for each partition with a ledger behind its end. Of a topic that has been deleted
+    on blue nothing is read.
+    """
+    sentences: list[str] = []
+    for move in moves.moves:
+        infos = await read_infos(blue, move)
+        sentences += await asyncio.gather(*(_sentence(blue, topic, info) for topic, info in infos.items() if info))
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def require_none_lost(lost: Sequence[str], moves: Moves) -> None:
+    """Refuse with `PreconditionFailed`; only when all that consumers can get was read or copied.
+
+    :param lost: as `lost_entries`.
+    """
+    if lost:
+        listed = "\n  ".join(lost)
+        raise PreconditionFailed(
+            f"{moves.blue} stored messages behind the end of {counted(len(lost), 'terminated partition')}: producers "
+            f"got a confirmation for them, and no consumer gets them, on no cluster.\n  {listed}\n"
+            "Let their applications publish again, to the same topics, what they sent in the minute before the "
+            f"cut-over. Everything else of these topics was read or copied: delete them on {moves.blue} then, and "
+            "clear this task.",
+        )
+
+
+async def _sentence(blue: AdminClient, topic: TopicName, info: JsonObject) -> str:
+    entries = await entries_behind(blue, topic, info)
+    listed = ", ".join(f"{count:,} in ledger {ledger}" for ledger, count in entries.items())
+    return f"{topic}: {sum(entries.values()):,} entries behind {terminated_at(info)}: {listed}" if entries else ""
+
 
 log = logging.getLogger(__name__)
 

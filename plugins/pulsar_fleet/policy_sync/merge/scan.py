@@ -1,4 +1,4 @@
-"""Scan one cluster: one call per namespace, two per tenant, a fixed number per broker (client)."""
+"""Scan one cluster, its tenants, namespaces and topics: a call a namespace, two a tenant, few a broker (client)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,98 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF, Area, Note, Problem
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName
+from pulsar_fleet.cluster.admin.read_problems import (
+    PARTITIONED_TOPICS_OF,
+    SCHEMAS_OF,
+    TOPIC_POLICIES_OF,
+    Area,
+    Note,
+    Problem,
+)
+from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, SYSTEM_TENANT, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.namespace_scan import read_namespaces, read_tenants
 from pulsar_fleet.policy_sync.merge.provenance import PolicyEvents
-from pulsar_fleet.policy_sync.merge.topic_scan import PartitionedTopic, read_partitioned_topics, read_topic_names
+from pulsar_fleet.policy_sync.merge.topic_fields import is_synchronised
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
-from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
-from pulsar_fleet.snapshot.tenants import read_tenant
+from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
+from pulsar_fleet.snapshot.model import (
+    BrokerState,
+    NamespaceState,
+    SchemaState,
+    Snapshot,
+    TenantState,
+    TopicPolicyState,
+    TopicState,
+)
+from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned, schema_state
+from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+PartitionedTopic = tuple[TopicState, list[SchemaState]]
+
+
+async def read_partitioned_topics(
+    admin: AdminClient, namespace: NamespaceName, partial_reads: PartialReads, only: Collection[str] | None = None
+) -> list[PartitionedTopic]:
+    """The partitioned topics of a namespace with their schemas: one call, and two for each topic; none is loaded.
+
+    :param only: names of the topics that are read; None means all.
+    """
+    listed = await partial_reads.read(f"{PARTITIONED_TOPICS_OF}{namespace}", admin.partitioned_topics(namespace))
+    chosen = [name for name in listed or () if is_synchronised(name) and (only is None or str(name) in only)]
+    topics = await asyncio.gather(*(_read(admin, name, partial_reads) for name in chosen))
+    return [topic for topic in topics if topic is not None]
+
+
+async def read_topic_names(admin: AdminClient, namespace: NamespaceName) -> frozenset[str]:
+    """Every topic of a namespace, partitioned topics and partitions too: three calls; empty without the namespace."""
+    try:
+        listed = (*await admin.topics(namespace), *await read_partitioned(admin, namespace))
+    except NotFound:
+        return frozenset()
+    return frozenset(str(topic.parent) for topic in listed) | frozenset(map(str, listed))
+
+
+async def _read(admin: AdminClient, topic: TopicName, partial_reads: PartialReads) -> PartitionedTopic | None:
+    name = str(topic)
+    metadata = await partial_reads.read(name, admin.partition_metadata(topic))
+    schemas = await partial_reads.read(f"{SCHEMAS_OF}{name}", admin.schemas(topic))
+    if metadata is None or schemas is None or not metadata.partitions:
+        return None
+    state = TopicState(name, metadata.partitions, dict(metadata.properties))
+    return state, [schema_state(topic, version) for version in schemas]
+
+
+async def read_tenants(
+    admin: AdminClient, selection: Selection, partial_reads: PartialReads
+) -> tuple[list[TenantState], list[NamespaceName]]:
+    """The selected tenants, two calls for each, and the names of their selected namespaces."""
+    names = await tenant_names(admin, selection)
+    if selection.named_tenants is None:
+        names = [name for name in names if name != SYSTEM_TENANT]
+    answers = await asyncio.gather(*(read_tenant(admin, name, partial_reads, listing=name) for name in names))
+    tenants = [answer for answer in answers if answer is not None]
+    chosen = [namespace for _, namespaces in tenants for namespace in namespaces if selection.has(namespace)]
+    unnamed = {PUBLIC_DEFAULT} if not selection.names(PUBLIC_DEFAULT) else set()
+    return [tenant for tenant, _ in tenants], [namespace for namespace in chosen if namespace not in unnamed]
+
+
+async def read_namespaces(
+    admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor, partial_reads: PartialReads
+) -> list[NamespaceState]:
+    """The policies of these namespaces without local settings: one call for each."""
+
+    async def read(name: NamespaceName) -> NamespaceState | None:
+        document = await partial_reads.read(str(name), read_namespace(admin, name, redactor, local=False))
+        return None if document is None else NamespaceState(str(name), document)
+
+    return [state for state in await asyncio.gather(*map(read, names)) if state is not None]
+
 
 _PASSES_AT_ONCE = 8
 

@@ -1,9 +1,9 @@
-"""From facts to states and causes (pure)."""
+"""From facts to states and causes of replicators, and to a row for each pair of clusters (pure)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -14,7 +14,12 @@ from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.causes.clusters import find_cluster_causes
-from pulsar_fleet.replication.doctor.causes.limits import find_expiry, find_limit_causes
+from pulsar_fleet.replication.doctor.causes.limits import (
+    find_expiry,
+    find_limit_causes,
+    find_lower_limits,
+    find_refusals,
+)
 from pulsar_fleet.replication.doctor.causes.namespaces import (
     find_auto_creation_cause,
     find_direction_causes,
@@ -31,15 +36,57 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     lag_text,
     on,
 )
-from pulsar_fleet.replication.doctor.causes.refusals import find_lower_limits, find_refusals
-from pulsar_fleet.replication.doctor.causes.schemas import find_schema_causes
 from pulsar_fleet.replication.doctor.causes.subscriptions import find_subscription_causes
-from pulsar_fleet.replication.doctor.causes.topics import find_topic_causes
+from pulsar_fleet.replication.doctor.causes.topics import find_schema_causes, find_topic_causes
 from pulsar_fleet.replication.doctor.facts import FleetFacts
-from pulsar_fleet.replication.doctor.link_states import forecast_seconds, link_states
-from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, RemedyCall, ReplicatorState, State, ordered
+from pulsar_fleet.replication.doctor.model import (
+    Diagnosis,
+    Examination,
+    LinkState,
+    RemedyCall,
+    ReplicatorState,
+    State,
+    ordered,
+)
 from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts
 from pulsar_fleet.replication.doctor.request import Request
+
+
+def forecast_seconds(row: ReplicatorFacts) -> float | None:
+    """Until the backlog is sent if both rates stay; None if it does not shrink."""
+    if row.growth_per_second >= 0 or row.last is None:
+        return None
+    return row.last.backlog / -row.growth_per_second
+
+
+def link_states(assessed: Iterable[Assessed]) -> tuple[LinkState, ...]:
+    """A row for each source and target."""
+    links: dict[tuple[str, str], list[Assessed]] = {}
+    for row in assessed:
+        links.setdefault((row.facts.source, row.facts.target), []).append(row)
+    return tuple(_link(source, target, rows) for (source, target), rows in sorted(links.items()))
+
+
+def _link(source: str, target: str, rows: Sequence[Assessed]) -> LinkState:
+    seconds = [_catch_up(row) for row in rows]
+    known = [number for number in seconds if number is not None]
+    return LinkState(
+        source=source,
+        target=target,
+        counts=Counter(row.state.value for row in rows),
+        backlog=sum(row.facts.backlog for row in rows),
+        delay_seconds=max(row.facts.last.delay_seconds if row.facts.last else 0.0 for row in rows),
+        per_second=round(sum(row.facts.per_second for row in rows), 2),
+        catch_up_seconds=max(known) if len(known) == len(seconds) else None,
+    )
+
+
+def _catch_up(row: Assessed) -> float | None:
+    """Until what waits now is sent, while a healthy replicator sends as fast as producers publish."""
+    if row.state is State.HEALTHY:
+        return row.facts.backlog / row.facts.per_second if row.facts.per_second else 0.0
+    return forecast_seconds(row.facts)
+
 
 _REMAINING = {
     State.BEHIND: "behind",

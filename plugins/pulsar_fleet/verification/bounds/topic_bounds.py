@@ -17,9 +17,32 @@ from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
 from pulsar_fleet.verification.bounds.continuation import Unprovable, require_beginning, source_after, target_after
 from pulsar_fleet.verification.bounds.copy_search import oldest_copy, origin_of, without_later
-from pulsar_fleet.verification.bounds.sample import sample_pair
-from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
+from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode, Sample
 from pulsar_fleet.verification.request import EntryMapping, Pair
+
+
+async def sample_pair(copies: Copies, pair: Pair, sample: Sample) -> Pair:
+    """The pair with the pieces of the source and their copies on the target; usually two calls for each piece."""
+    spans = sample.choose(str(copies.topic), pair.source.begin, pair.source.end)
+    copied: list[tuple[int, int]] = []
+    shift = pair.target.begin - pair.source.begin
+    for begin, end in spans:
+        first = await _copy_of(copies, pair, begin, shift)
+        shift = first - begin
+        copied.append((first, await _copy_of(copies, pair, end, shift)))
+    return replace(pair, source=replace(pair.source, spans=spans), target=replace(pair.target, spans=tuple(copied)))
+
+
+async def _copy_of(copies: Copies, pair: Pair, index: int, shift: int) -> int:
+    """The number of the target's copies of entries before the source's `index`; tries `shift` first."""
+    source, target = pair.source, pair.target
+    if index >= source.end:
+        return target.end
+    position = source.ledgers.at(index)
+    guess = index + shift
+    if target.begin <= guess < target.end and await copies.origin(guess) == position:
+        return guess
+    return await copies.count_up_to(Position(position.ledger, position.entry - 1))
 
 
 @dataclass(frozen=True, slots=True)

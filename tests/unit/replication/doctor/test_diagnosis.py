@@ -21,7 +21,7 @@ from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.changes import changes_between
-from pulsar_fleet.replication.doctor.diagnosis import diagnose, state_of
+from pulsar_fleet.replication.doctor.diagnosis import diagnose, forecast_seconds, state_of
 from pulsar_fleet.replication.doctor.facts import (
     ClusterFacts,
     FleetFacts,
@@ -32,7 +32,6 @@ from pulsar_fleet.replication.doctor.facts import (
     renewed,
     require_clusters,
 )
-from pulsar_fleet.replication.doctor.link_states import forecast_seconds
 from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCall, Severity, State, placeholder
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.replicators import MissingSchema, Reading, ReplicatorFacts, TargetTopic
