@@ -13,30 +13,20 @@ When the state of a replicator changes, the asset `pulsar-replication/<cluster>`
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import replication_watch
+from pulsar_fleet.airflow.assets import REPLICATION_CHANGED, announce_replication_changed
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.replication_watch import REPLICATION_WATCH
 from pulsar_fleet.settings.replication import WATCH_REPLICATION
 
-
-@dag(
+# read_request → examine_replicators → send_remedies → write_report
+watch_replication = procedure_dag(
+    REPLICATION_WATCH,
     schedule=WATCH_REPLICATION.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    catchup=False,
     max_active_runs=1,
-    params=form(WATCH_REPLICATION.settings()),
-    default_args=DEFAULT_ARGS,
+    settings=WATCH_REPLICATION.settings(),
     doc_md=__doc__,
     tags=["pulsar", "replication"],
-    **run_alerts("watch_replication"),
+    emits={"examine_replicators": (REPLICATION_CHANGED, announce_replication_changed)},
 )
-def watch_replication():
-    examination = replication_watch.examine_replicators()
-    replication_watch.read_request() >> examination
-    replication_watch.send_remedies(examination=examination) >> replication_watch.write_report()
-
-
-watch_replication()

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.model import Moves
-    from pulsar_fleet.replication.doctor.changes import StateChange
     from pulsar_fleet.snapshot.store.reader import StoredSnapshot
     from pulsar_fleet.verification.messages.verdict import Verification
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
@@ -62,16 +61,15 @@ def replication_of(cluster: str) -> Asset:
     )
 
 
-def emit_replication_changed(changes: Iterable[StateChange], run_id: str) -> None:
-    """Emit an asset event for each source, with the changes as texts.
+def announce_replication_changed(run: Run, _: JsonObject) -> None:
+    """Emit an event for each source whose replicators have changed their state, with the changes as texts."""
+    from pulsar_fleet.replication.doctor.changes import recorded_changes
 
-    The running task must have `REPLICATION_CHANGED` among its outlets.
-    """
     texts: dict[str, list[str]] = {}
-    for change in changes:
+    for change in recorded_changes(run) or ():
         texts.setdefault(change.source, []).append(change.text())
     for cluster, lines in texts.items():
-        extra: JsonObject = {"run": run_id, "changes": lines[:MOST_CHANGES], "number": len(lines)}
+        extra: JsonObject = {"run": run.id, "changes": lines[:MOST_CHANGES], "number": len(lines)}
         get_current_context()["outlet_events"][REPLICATION_CHANGED].add(replication_of(cluster), extra=extra)
 
 

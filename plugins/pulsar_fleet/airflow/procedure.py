@@ -218,7 +218,7 @@ def _report(procedure: Procedure) -> Any:
             raise AirflowSkipException(reason)
         ending = runner.end(procedure, run, conf, failed)
         for name, value in ending.metrics.items():
-            Stats.gauge(f"pulsar_fleet.{procedure.recorded_as or procedure.name}.{name}", value)
+            Stats.gauge(f"pulsar_fleet.{procedure.metrics or procedure.recorded_as or procedure.name}.{name}", value)
         if ending.problem and not failed:
             run.ledger.finish_run(run.id, "failed")
             raise PreconditionFailed(ending.problem)

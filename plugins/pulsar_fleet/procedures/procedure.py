@@ -261,6 +261,7 @@ class Procedure:
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
     :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
+    :param metrics: the first part of the names of its metrics, where it is not that of the run in the ledger.
     :param same_credentials: on the terminal every cluster that is named by its URL has those of the source.
     :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
@@ -282,6 +283,7 @@ class Procedure:
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     recorded_as: str = ""
+    metrics: str = ""
     same_credentials: bool = False
     opening: str = CHECK
     checks: str = ""

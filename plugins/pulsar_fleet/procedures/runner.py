@@ -264,9 +264,9 @@ def undo_commands(run: Run) -> tuple[str, ...]:
     return tuple(command_line("undo", one) for one in changing_runs(run))
 
 
-def _said(run: Run, name: str) -> str | None:
-    said = run.stored(_SAID.format(name))
-    return None if said is None else str(said)
+def has_ended(run: Run, name: str) -> bool:
+    """Whether a step of no batch has ended in this attempt."""
+    return run.stored(_SAID.format(name)) is not None
 
 
 def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
@@ -289,7 +289,7 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
 
 
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
-    said = {step.name: text for step in procedure.each if (text := _said(run, step.name)) is not None}
+    said = {step.name: str(run.stored(_SAID.format(step.name))) for step in procedure.each if has_ended(run, step.name)}
     lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
     last = procedure.each[-1].name if procedure.each and len(said) == len(procedure.each) else ""

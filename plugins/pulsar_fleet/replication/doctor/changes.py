@@ -50,14 +50,20 @@ def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> tupl
     )
 
 
+def recorded_changes(run: Run) -> tuple[StateChange, ...] | None:
+    """The changes that a run recorded; None before."""
+    stored = run.stored(CHANGES)
+    return StateChanges.from_json(stored).changes if stored else None
+
+
 def record_states(run: Run, examination: Examination, selection: Collection[str]) -> tuple[StateChange, ...]:
     """Store the states for the next run, and return what changed since the last one with these clusters.
 
     A second call by the same run returns the same changes: a task that is tried again announces none twice, and loses
     none.
     """
-    if stored := run.stored(CHANGES):
-        return StateChanges.from_json(stored).changes
+    if (recorded := recorded_changes(run)) is not None:
+        return recorded
     fleet = "\n".join([*examination.clusters, "", *sorted(selection)])
     name = f"{hashlib.sha256(fleet.encode()).hexdigest()[:16]}.json"
     reference = run.artefacts.find(_STATES, name)
