@@ -7,12 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from upath import UPath
-
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
@@ -138,18 +134,6 @@ async def conclude(
     verification = await recheck(source, target, request, result)
     record(run, verification, folder)
     return verification
-
-
-async def conclude_job(
-    run: Run, source: ClusterConnection, target: ClusterConnection, frozen: JsonObject
-) -> Verification:
-    """`conclude` with clients of its own.
-
-    :param frozen: the URIs of the job's `request` and `result`.
-    """
-    request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
-    async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
-        return await conclude(run, source_admin, target_admin, request, frozen["result"])
 
 
 def _note_proof(run: Run, verification: Verification) -> None:
