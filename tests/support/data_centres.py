@@ -24,7 +24,7 @@ from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.undo import plan_undo
 from pulsar_fleet.preflight.findings import Finding, Planned, blockers
-from pulsar_fleet.procedures.runner import changing_runs
+from pulsar_fleet.procedures.runner import undoable_runs
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.clusters import Clusters, open_clusters
 from pulsar_fleet.replication.request import Request
@@ -92,7 +92,7 @@ async def replicate(connections: Connections, request: Request, run_id: str) -> 
 
 async def undo(done: Replicated, admins: Mapping[str, AdminClient], stage: str = "") -> None:
     """Undo all stages of a run, or one, as the commands do that it prints, and allow what they would ask for."""
-    for run_id in [one for one in changing_runs(done.run) if one.startswith(f"{done.run.id}/{stage}")]:
+    for run_id in [one for one in undoable_runs(done.run) if one.startswith(f"{done.run.id}/{stage}")]:
         planned, ledger = plan_undo(Ledger.open(), run_id), Ledger.open()
         allow = {change.id for change in planned.changes}
         admin = admins[planned.target]

@@ -117,6 +117,9 @@ def _opening(procedure: Procedure) -> Any:
         _connections(procedure, conf)
         run = current_run(context)
         run.ledger.start_run(run.id, procedure.name, conf)
+        if (recorded := run.ledger.run(run.id)) and recorded.state == "undone":
+            # Cleared afterwards, it changes clusters again.
+            run.ledger.resume_run(run.id)
         if procedure.require:
             _with_session(procedure, procedure.require)
         if isinstance(work := procedure.work, Batches):

@@ -109,7 +109,7 @@ class _ProcedureRun:
             raise
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
         changed = runner.may_have_changed(self._run)
-        if isinstance(problem, _Blocked):
+        if isinstance(problem, _Blocked) and not changed:
             self._terminal.note(str(problem), style="red")
             return {"run": self._run.id, **ending.document}, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
@@ -147,7 +147,9 @@ class _ProcedureRun:
             self._do_all(work, {})
             return
         with usage_errors():
-            parts = self._step(self._current, lambda session: runner.read_batches(work, session))
+            # Read again, the parts of a run that goes on could be others than those whose steps have ended.
+            read = partial(self._step, self._current, lambda session: runner.read_batches(work, session))
+            parts = runner.stored_batches(self._run) or read()
         for part in parts:
             self._do_all(work.steps, part)
 
@@ -160,7 +162,7 @@ class _ProcedureRun:
                 self._current = step.name
                 if step.asks and not self._yes:
                     self._ask(step, session)
-                with nullcontext() if step.reads else runner.noting_change(self._run):
+                with nullcontext() if step.reads else runner.noting_change(self._procedure, self._run):
                     said = self._step(step.name, partial(runner.wait_for, step), batch)
             if isinstance(said, Unmet) and self._procedure.end is None:
                 raise PreconditionFailed(said.said)
@@ -190,7 +192,9 @@ class _ProcedureRun:
         parts = (planned["headline"], findings_text(findings) if findings else "", checked.plain or checked.markdown())
         (self._terminal.say if self._yes or dry_run else self._terminal.show)("\n\n".join(filter(None, parts)))
         if planned["blockers"]:
-            raise _Blocked(refusal_text(findings, "Nothing has been changed."))
+            changed = runner.may_have_changed(self._run)
+            state = "What an earlier attempt has changed stays." if changed else "Nothing has been changed."
+            raise _Blocked(refusal_text(findings, state))
         if dry_run:
             return False
         if checked.refusal:

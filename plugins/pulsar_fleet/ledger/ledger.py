@@ -195,6 +195,14 @@ class Ledger:
         """The run's changes, oldest first."""
         return self._read(RecordedChange, changes, changes.c.run_id == run_id, order=changes.c.id)
 
+    def has_intents(self, run_id: str) -> bool:
+        """Whether the run intended a write, so that it can be undone."""
+        return self._has(intents, intents.c.run_id == run_id)
+
+    def has_changes(self, run_id: str, outcome: str) -> bool:
+        """Whether the run recorded a change with this outcome."""
+        return self._has(changes, changes.c.run_id == run_id, changes.c.outcome == outcome)
+
     def enter_phase(self, run_id: str, namespace: str, phase: str, detail: Json = None) -> None:
         """Record that a namespace entered `phase`. A second call for the same phase (a retried task) adds nothing."""
         with self._writing() as connection:
@@ -213,11 +221,12 @@ class Ledger:
 
     def entered(self, run_id: str, namespace: str, phase: str | None = None) -> bool:
         """Whether a namespace entered `phase` in a run; with None, whether it entered any phase."""
-        query = sa.select(phases.c.id).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
-        if phase is not None:
-            query = query.where(phases.c.phase == phase)
+        wanted = [] if phase is None else [phases.c.phase == phase]
+        return self._has(phases, phases.c.run_id == run_id, phases.c.namespace == namespace, *wanted)
+
+    def _has(self, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> bool:
         with self._engine.connect() as connection:
-            return connection.execute(query.limit(1)).first() is not None
+            return connection.execute(sa.select(table.c.id).where(*conditions).limit(1)).first() is not None
 
     def last_phase(self, namespace: str) -> str | None:
         """The newest phase of a namespace in any run; None if it entered none."""

@@ -202,7 +202,7 @@ def target_of(run: Run) -> str:
     return _planned(run).plan.target
 
 
-def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
+def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """Findings, changes and the proof."""
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.onboarding import steps
@@ -221,7 +221,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     )
     text = report.markdown()
     document: JsonObject = {"failed": list(failed), "report": text}
-    return Ending(report=report, text=text, document=document, undo=undo_commands(run))
+    return Ending(report=report, text=text, document=document, undo=undo_commands(run, conf))
 
 
 def _selection(session: Session) -> Selection:
@@ -255,6 +255,7 @@ ONBOARDING = Procedure(
     opening="read_request",
     checks="plan_changes",
     validate=validate,
+    records=True,
     require=require,
     looks=(
         Step("snapshot_source", snapshot_source, reads=True),

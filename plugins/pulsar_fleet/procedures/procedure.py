@@ -261,6 +261,8 @@ class Procedure:
     :param check: reads the clusters and changes nothing. Without one the steps follow the settings at once.
     :param command: on the terminal; by default the name with hyphens.
     :param recorded_as: the procedure of a command's run in the ledger, where it is not `name`.
+    :param records: the ledger has everything that its steps write: one that refuses before has changed nothing.
+    :param undo: the commands that take back what a run has changed, where the last change first is not their order.
     :param metrics: the first part of the names of its metrics, where it is not that of the run in the ledger.
     :param same_credentials: on the terminal every cluster that is named by its URL has those of the source.
     :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
@@ -283,6 +285,8 @@ class Procedure:
     check: Callable[[Session], Awaitable[Checked]] | None = None
     command: str = ""
     recorded_as: str = ""
+    records: bool = False
+    undo: Callable[[Run, JsonObject], tuple[str, ...]] | None = None
     metrics: str = ""
     same_credentials: bool = False
     opening: str = CHECK

@@ -161,7 +161,9 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     ended = verification.ENDED[Verdict.over(one.verdict for one in compared)] if compared else Ended.DONE
     return Ending(
         report=proofs_report(ages, old, failed, unread),
-        text="\n".join([*map(verification_text, compared), *(age.text() for age in ages), *lines] or [NOTHING]),
+        text="\n".join(
+            [*map(verification_text, compared), *(age.text() for age in ages), *lines] or ([] if failed else [NOTHING])
+        ),
         document={
             "verdict": Verdict.over(one.verdict for one in compared) if compared else None,
             "proofs": [age.text() for age in ages],

@@ -121,7 +121,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """Findings, changes and links."""
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.planning.apply.outcome import StepResult
-    from pulsar_fleet.procedures.runner import planned_numbers, result_of, results_of
+    from pulsar_fleet.procedures.runner import may_have_changed, planned_numbers, result_of, results_of
     from pulsar_fleet.read_only import steps
     from pulsar_fleet.read_only.links import ConfirmedServing
     from pulsar_fleet.report.read_only import outcome_line, read_only_report
@@ -130,7 +130,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         return replication.end(run, conf, failed, {"create_topics": "apply_contents", "link_topics": "start_links"})
     planned, results = _planned(run), results_of(run, STEPS, StepResult)
     confirmed = result_of(run, "confirm_links", ConfirmedServing)
-    report = read_only_report(planned, results, confirmed, read_approval(run), failed)
+    changed = may_have_changed(run)
+    report = read_only_report(planned, results, confirmed, read_approval(run), failed, changed=changed)
     calls = steps.call_lines(planned.plan)
     document: JsonObject = {
         "planned": {**planned_numbers(run), "remove": planned.plan.remove, "calls": len(calls)},
@@ -142,7 +143,16 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     if failed or not results:
         return Ending(report=report, text="", document=document)
     kept = [f"  kept: {line}" for result in results.values() for line in result.kept]
-    return Ending(report=report, text="\n".join([outcome_line(planned, results, confirmed), *kept]), document=document)
+    return Ending(
+        report=report,
+        text="\n".join([outcome_line(planned, results, confirmed, changed=changed), *kept]),
+        document=document,
+    )
+
+
+def undo(run: Run, conf: JsonObject) -> tuple[str, ...]:
+    """The commands that take back a copy; shadow topics are taken away by *remove*."""
+    return replication.undo(run, conf) if conf["other_cluster"] else ()
 
 
 def _admin(session: Session) -> AdminClient:
@@ -209,6 +219,8 @@ READ_ONLY = Procedure(
     opening="read_request",
     checks="plan_changes",
     validate=validate,
+    records=True,
+    undo=undo,
     check=plan_changes,
     work=(
         Step("create_topics", create_topics),

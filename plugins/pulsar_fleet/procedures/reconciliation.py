@@ -156,6 +156,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         # A run without drift needs no page.
         stored=bool(drift.drift or drift.behind),
         problem=failure(drift, repaired, fail_on_drift=conf.get("fail_on_drift", False)),
+        undo=tuple(undo.values()),
         commands=(*(waiting.command for waiting in drift.deletions.values()), *undo.values()),
         metrics=metrics(drift, repaired),
     )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.procedures.procedure import Checked, Done, Ending, NotYet, Procedure, Session, Skipped, Step, Wait
 from pulsar_fleet.settings.replication import SETTINGS
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 GROUPS = ("clusters", "receive_only", "leaving")
 STAGES = ("apply_contents", "start_links", "end_links")
 """The steps that change clusters, in their order."""
+_UNDO = ("ends", "starts", "permissions", "contents")
+"""The runs below that of a procedure, in the order in which they are undone."""
 
 
 @asynccontextmanager
@@ -150,12 +152,12 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str], names: Mapping[st
     """
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.planning.apply.outcome import StepResult
-    from pulsar_fleet.procedures.runner import planned_numbers, result_of, results_of, undo_commands
+    from pulsar_fleet.procedures.runner import may_have_changed, planned_numbers, result_of, results_of
     from pulsar_fleet.replication.setup.links import ConfirmedLinks
     from pulsar_fleet.replication.setup.plan import call_lines
     from pulsar_fleet.report.replication.setup import outcome_line, replication_report
 
-    planned, undo = planned_in(run), undo_commands(run)
+    planned, commands = planned_in(run), undo(run, conf)
     plan, links = planned.plan, result_of(run, "confirm_links", ConfirmedLinks)
     named = results_of(run, [*(names or STAGES)], StepResult)
     stages = {(names or {}).get(name, name): stage for name, stage in named.items()}
@@ -166,20 +168,34 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str], names: Mapping[st
         **{name: stage.to_json() for name, stage in stages.items()},
         **({"calls": call_lines(plan)} if conf["dry_run"] else {}),
         **({"links": links.to_json()} if links else {}),
-        **({"undo": undo} if links or undo else {}),
+        **({"undo": commands} if links or commands else {}),
     }
     lines = [outcome_line(plan, links)] if links else []
     lines += [f"  kept: {line}" for stage in stages.values() for line in stage.kept]
-    lines += ["To undo it, in this order:", *(f"  {line}" for line in undo)] if undo else []
-    report = replication_report(planned, named, links, undo, read_approval(run), failed)
+    lines += ["To undo it, in this order:", *(f"  {line}" for line in commands)] if commands else []
+    changed = may_have_changed(run)
+    report = replication_report(planned, named, links, commands, read_approval(run), failed, changed=changed)
     text = "\n".join(lines) if links else ""
-    return Ending(report=report, text=text, document=document, commands=undo if links else (), undo=undo)
+    return Ending(report=report, text=text, document=document, commands=commands if links else (), undo=commands)
+
+
+def undo(run: Run, conf: JsonObject) -> tuple[str, ...]:  # noqa: ARG001
+    """The commands that take back what the run has changed: lists first, since a replicator recreates a topic."""
+    from pulsar_fleet.procedures.runner import undoable_runs
+
+    by_stage = sorted(
+        undoable_runs(run),
+        key=lambda below: next((at for at, stage in enumerate(_UNDO) if below.startswith(f"{run.id}/{stage}")), 0),
+    )
+    return tuple(command_line("undo", below) for below in by_stage)
 
 
 REPLICATION = Procedure(
     name="replicate_namespaces",
     command="replicate",
     same_credentials=True,
+    records=True,
+    undo=undo,
     summary="Replicate namespaces between clusters, add a cluster, or take one out.",
     clusters={
         "clusters": "The clusters that replicate to each other: admin URLs or Airflow connections.",

@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, duration
 from pulsar_fleet.ledger.approval import forget_approval, read_approval
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.preflight.findings import Finding, Planned, blockers
 from pulsar_fleet.procedures.procedure import (
     Batches,
@@ -91,7 +92,8 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
 
 def is_planned(run: Run) -> bool:
     """Whether this attempt of the run has checked, and not only one of an earlier release."""
-    return isinstance(run.stored(_PLANNED), dict)
+    planned = run.stored(_PLANNED)
+    return isinstance(planned, dict) and "plan" in planned
 
 
 def require_planned(procedure: Procedure, run: Run) -> None:
@@ -235,33 +237,40 @@ def said_by(session: Session, name: str) -> str | None:
 
 
 @contextmanager
-def noting_change(run: Run) -> Iterator[None]:
-    """Note that a step begins which changes something; not if it refuses before its first recorded write."""
+def noting_change(procedure: Procedure, run: Run) -> Iterator[None]:
+    """Note that a step begins which changes something.
+
+    Not if a step of a procedure that records what it writes refuses before its first write.
+    """
     before = may_have_changed(run)
     run.artefacts.write_json(run.id, _CHANGES, True)
     try:
         yield
     except PreconditionFailed:
-        if not before and not changing_runs(run):
+        if procedure.records and not before and not _has_written(run):
             run.artefacts.write_json(run.id, _CHANGES, None)
         raise
 
 
 def may_have_changed(run: Run) -> bool:
-    """Whether this attempt or an earlier one has begun a step that changes something."""
-    return bool(run.stored(_CHANGES)) or bool(changing_runs(run))
+    """Whether this attempt or an earlier one has begun to change something."""
+    return bool(run.stored(_CHANGES)) or _has_written(run)
 
 
-def changing_runs(run: Run) -> list[str]:
-    """The ids of this run and of those below it that have begun to change something, the last one first."""
+def _has_written(run: Run) -> bool:
+    ids = [row.run_id for row in run.ledger.runs_below(run.id)]
+    return any(run.ledger.has_intents(one) or run.ledger.has_changes(one, Outcome.APPLIED.value) for one in ids)
+
+
+def undoable_runs(run: Run) -> list[str]:
+    """The ids of this run and of those below it whose writes can be undone, the last one first."""
     recorded = sorted(run.ledger.runs_below(run.id), key=lambda row: row.started_at, reverse=True)
-    ids = [row.run_id for row in recorded if row.state != "undone"]
-    return [one for one in ids if run.ledger.intents(one) or run.ledger.changes(one)]
+    return [row.run_id for row in recorded if row.state != "undone" and run.ledger.has_intents(row.run_id)]
 
 
-def undo_commands(run: Run) -> tuple[str, ...]:
-    """The commands that take back what the run has changed, in their order."""
-    return tuple(command_line("undo", one) for one in changing_runs(run))
+def undo_commands(run: Run, conf: JsonObject) -> tuple[str, ...]:  # noqa: ARG001
+    """The commands that take back what the run has changed, the last change first."""
+    return tuple(command_line("undo", one) for one in undoable_runs(run))
 
 
 def has_ended(run: Run, name: str) -> bool:
@@ -275,14 +284,15 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
     :param failed: step → why it failed.
     """
     if procedure.check and not is_planned(run):
-        report = unplanned_report(failed, undo_commands(run))
-        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()})
+        undo = (procedure.undo or undo_commands)(run, conf)
+        report = unplanned_report(failed, undo, changed=may_have_changed(run))
+        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)
     elif procedure.end:
         ending = procedure.end(run, conf, failed)
     else:
         report = _report(procedure, run, failed)
-        document = {"report": report.markdown()}
-        ending = Ending(report=report, text=report.markdown(), document=document, undo=undo_commands(run))
+        document, undo = {"report": report.markdown()}, undo_commands(run, conf)
+        ending = Ending(report=report, text=report.markdown(), document=document, undo=undo)
     if ending.stored or failed:
         store_report(run, ending.report)
     return ending

@@ -21,14 +21,16 @@ class Confirmation(Protocol):
     def seconds(self) -> float: ...
 
 
-def unplanned_report(failed: Mapping[str, str], undo: Sequence[str]) -> Report:
+def unplanned_report(failed: Mapping[str, str], undo: Sequence[str], *, changed: bool) -> Report:
     """The report of a run that failed before its plan, or before it was planned again.
 
     :param undo: the commands that take back what earlier attempts have changed.
+    :param changed: whether they may have changed something.
     """
-    if not undo:
+    if not changed:
         return failed_report(failed, "Nothing was planned, nothing has been changed.")
-    return failed_report(failed, f"Nothing was planned by this attempt. {undo_text(undo)}")
+    stays = "Nothing was planned by this attempt. What an earlier one has changed stays."
+    return failed_report(failed, "\n\n".join(filter(None, [stays, undo_text(undo)])))
 
 
 def undo_text(undo: Sequence[str]) -> str:

@@ -20,24 +20,32 @@ def read_only_report(
     confirmed: ConfirmedServing | None,
     approval: JsonObject | None,
     failed: Mapping[str, str],
+    *,
+    changed: bool,
 ) -> Report:
     """The numbers of each step and what stays, then findings and the plan.
 
     :param steps: by name, in their order.
+    :param changed: whether the run, or an earlier attempt, may have changed something.
     """
     parts = [*step_table(steps, confirmed), *_sent_table(confirmed), *kept_lines(steps, "**Kept:**")]
-    return planned_report(outcome_line(planned, steps, confirmed), parts, planned, approval=approval, failed=failed)
+    outcome = outcome_line(planned, steps, confirmed, changed=changed)
+    return planned_report(outcome, parts, planned, approval=approval, failed=failed)
 
 
 def outcome_line(
-    planned: Planned[ReadOnlyPlan], steps: Mapping[str, StepResult], confirmed: ConfirmedServing | None
+    planned: Planned[ReadOnlyPlan],
+    steps: Mapping[str, StepResult],
+    confirmed: ConfirmedServing | None,
+    *,
+    changed: bool,
 ) -> str:
     """`2 topics are served read-only: 4 links are alive, and a reader got a message from 4 of them.`"""
     if removed := steps.get("remove_topics"):
         sources = "its source" if removed.changes == 1 else "their sources"
         return f"{counted(removed.changes, 'shadow topic')} taken away, after dropping the ledgers of {sources}."
     if confirmed is None:
-        return f"Nothing has been changed. {planned.headline}"
+        return planned.headline if changed else f"Nothing has been changed. {planned.headline}"
     served = f"{counted(confirmed.topics, 'topic')} {'is' if confirmed.topics == 1 else 'are'} served read-only"
     links = f"{counted(confirmed.links, 'link')} {'is' if confirmed.links == 1 else 'are'} alive"
     return f"{served}: {links}, and a reader got a message from {confirmed.read} of them."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, PlanOutdated, PreconditionFailed, Unavailable
 from pulsar_fleet.ledger.approval import APPROVED, store_approval
-from pulsar_fleet.ledger.rows import Intent
+from pulsar_fleet.ledger.rows import Intent, NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import Finding, Planned, Severity
-from pulsar_fleet.procedures import runner
+from pulsar_fleet.procedures import read_only, replication, runner
 from pulsar_fleet.procedures.procedure import (
     Batches,
     Checked,
@@ -136,6 +136,24 @@ def test_a_run_goes_on_in_the_batch_in_which_it_stopped(records: object, said: l
     with pytest.raises(typer.Exit) as again:
         command(as_json=False, resume=run_id)
     assert (again.value.exit_code, len(done)) == (4, 4)
+
+
+def test_a_run_goes_on_with_the_batches_that_it_began_with(records: object, said: list[str]) -> None:
+    done: list[str] = []
+    failing = {"parts/2/freeze"}
+    begun = batched(done, failing)
+    with pytest.raises(typer.Exit):
+        command_of(begun)(as_json=False, resume=None)
+    (run_id,) = re.findall(r"--resume (cli/compare-parts-\S+)", said[0])
+
+    async def others(_: Session) -> list[dict[str, str]]:
+        return [{"folder": "parts/1"}]
+
+    failing.clear()
+    assert isinstance(begun.work, Batches)
+    with pytest.raises(typer.Exit):
+        command_of(replace(begun, work=replace(begun.work, of=others)))(as_json=False, resume=run_id)
+    assert done[2:] == ["parts/2/freeze", "parts/2/compare"]
 
 
 def test_a_person_is_asked_before_a_step_and_for_each_permission(
@@ -363,25 +381,64 @@ class Number(Document):
     number: int
 
 
-def recording(run: Run) -> None:
-    """As a step writes to a cluster, in a run of its own."""
-    below = f"{run.id}/contents/green"
+INTENT = Intent(change_id="1f", cluster="green", kind="namespace", name="a/b", field="", before=None, after={})
+
+
+def recording(
+    run: Run, stage: str = "contents/green", intended: Sequence[Intent] = (INTENT,), outcome: str = ""
+) -> None:
+    """As a step writes to a cluster, in a run of its own; with an outcome a change is recorded too."""
+    below = f"{run.id}/{stage}"
     run.ledger.start_run(below, "unload_namespaces", {"target": "green"})
-    intent = Intent(change_id="1f", cluster="green", kind="namespace", name="a/b", field="", before=None, after={})
-    run.ledger.record(below, new_intents=[intent])
+    change = NewChange(
+        change_id="1f",
+        cluster="green",
+        resource="a/b",
+        action="create",
+        hazard="none",
+        before=None,
+        after={},
+        outcome=outcome,
+    )
+    run.ledger.record(below, new_intents=intended, new_changes=[change] if outcome else [])
+
+
+def test_only_intended_writes_are_undone_and_only_sent_ones_changed(session: Session) -> None:
+    run = session.run
+    recording(run, "refused", (), "refused")
+    assert (runner.may_have_changed(run), runner.undo_commands(run, {})) == (False, ())
+    recording(run, "links", (), "applied")
+    assert (runner.may_have_changed(run), runner.undo_commands(run, {})) == (True, ())
+    recording(run, "one")
+    recording(run, "two")
+    commands = tuple(f"pulsar-fleet undo {run.id}/{name}" for name in ("two", "one"))
+    assert runner.undo_commands(run, {}) == commands
+    run.ledger.finish_run(f"{run.id}/two", "undone")
+    assert runner.undo_commands(run, {}) == commands[1:]
+
+
+def test_lists_are_undone_before_what_they_replicate(session: Session) -> None:
+    # As a run that has planned twice: the contents of a cluster are newer than a list.
+    for stage in ("contents/blue", "permissions", "starts/blue", "ends/blue", "contents/green"):
+        recording(session.run, stage)
+    order = [line.removeprefix(f"pulsar-fleet undo {session.run.id}/") for line in replication.undo(session.run, {})]
+    assert order == ["ends/blue", "starts/blue", "permissions", "contents/green", "contents/blue"]
+    for other, undone in (("green", 5), ("", 0)):
+        assert len(read_only.undo(session.run, {"other_cluster": other})) == undone
 
 
 @pytest.mark.parametrize(
-    ("writes", "error", "state", "notes"),
+    ("records_", "writes", "error", "state", "notes"),
     [
-        (False, PreconditionFailed("Nobody may."), 4, []),
-        (False, Unavailable("green has no answer."), 5, ["Continue with: "]),
-        (True, PreconditionFailed("Nobody may."), 5, ["Continue with: ", "Undo it with: "]),
-        (True, PlanOutdated("A list has changed."), 5, ["Start a new run: ", "Undo it with: "]),
+        (True, False, PreconditionFailed("Nobody may."), 4, []),
+        (False, False, PreconditionFailed("A guard refuses the second call."), 5, ["Continue with: "]),
+        (True, False, Unavailable("green has no answer."), 5, ["Continue with: "]),
+        (True, True, PreconditionFailed("Nobody may."), 5, ["Continue with: ", "Undo it with: "]),
+        (True, True, PlanOutdated("A list has changed."), 5, ["Start a new run: ", "Undo it with: "]),
     ],
 )
 def test_a_refusal_before_the_first_write_has_changed_nothing(
-    writes: bool, error: FleetError, state: int, notes: list[str], records: object, said: list[str]
+    records_: bool, writes: bool, error: FleetError, state: int, notes: list[str], records: object, said: list[str]
 ) -> None:
     async def refusing(session: Session) -> str:
         if writes:
@@ -392,7 +449,7 @@ def test_a_refusal_before_the_first_write_has_changed_nothing(
         return Checked(headline="1 namespace is unloaded.", changes=("unload acme/orders",))
 
     with pytest.raises(typer.Exit) as refused:
-        command_of(replace(procedure(Step("unload", refusing)), check=check))(
+        command_of(replace(procedure(Step("unload", refusing)), check=check, records=records_))(
             as_json=False, resume=None, yes=True, dry_run=False
         )
     assert refused.value.exit_code == state
@@ -404,6 +461,7 @@ def test_a_run_that_an_earlier_release_has_planned_plans_again(session: Session)
     run, examined = session.run, replace(procedure(saying("done")), checks="plan_changes")
     # As an earlier release leaves it: the plan under another name, and a change.
     recording(run)
+    run.artefacts.write_json(run.id, "planned.json", {"headline": "1 namespace."})
     with pytest.raises(PreconditionFailed, match=r"Clear its task 'plan_changes'"):
         runner.require_planned(examined, run)
     report = runner.end(examined, run, {}, {"unload": "It has no plan of this release."}).report.markdown()

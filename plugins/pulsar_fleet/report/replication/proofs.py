@@ -25,7 +25,7 @@ def proofs_report(
         for age in (*old, *(age for age in ages if age not in old))
     ]
     head = ["| namespace | direction | proven equal | messages |", "| --- | --- | --- | --- |"]
-    table = "\n".join([*head, *rows]) if rows else NOTHING
+    table = "\n".join([*head, *rows]) if rows else "" if failed else NOTHING
     unknown = "\n".join(["What is replicated is unknown:", "", *(f"* {text}" for text in unread)]) if unread else ""
     return Report(
         outcome=Outcome.FAILED if failed or old or unread else Outcome.SUCCEEDED,

@@ -21,14 +21,21 @@ def replication_report(
     undo: Sequence[str],
     approval: JsonObject | None,
     failed: Mapping[str, str],
+    *,
+    changed: bool,
 ) -> Report:
     """The numbers of each stage and how to undo it, then findings and the plan.
 
     :param stages: by name, in their order.
     :param undo: the commands.
+    :param changed: whether the run, or an earlier attempt, may have changed something.
     """
     parts = [*step_table(stages, links), *kept_lines(stages, "**Kept**, because it is still used:"), undo_text(undo)]
-    return planned_report(_outcome(planned, stages, links), parts, planned, approval=approval, failed=failed)
+    outcome = planned.headline if changed else f"Nothing has been changed. {planned.headline}"
+    if links:
+        ended = " The links of clusters that left have ended." if "end_links" in stages else ""
+        outcome = f"{outcome_line(planned.plan, links)}{ended}"
+    return planned_report(outcome, parts, planned, approval=approval, failed=failed)
 
 
 def outcome_line(plan: ReplicationPlan, links: ConfirmedLinks) -> str:
@@ -38,10 +45,3 @@ def outcome_line(plan: ReplicationPlan, links: ConfirmedLinks) -> str:
         f"{counted(len(plan.namespaces), 'namespace')} of {', '.join(plan.topology.clusters)}: {working} of "
         f"{counted(links.links, 'link')} are connected and send."
     )
-
-
-def _outcome(planned: Planned[ReplicationPlan], stages: Mapping[str, StepResult], links: ConfirmedLinks | None) -> str:
-    if links is None:
-        return f"Nothing has been changed. {planned.headline}"
-    ended = " The links of clusters that left have ended." if "end_links" in stages else ""
-    return f"{outcome_line(planned.plan, links)}{ended}"
