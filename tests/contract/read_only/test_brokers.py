@@ -158,7 +158,7 @@ async def test_readers_get_a_broker_of_their_own_and_give_it_back(serving: Servi
         assert (row.before, row.after["primary"]) == (None, [r"127\.0\.0\.3(:[0-9]+)?"])
         for again in ({"brokers": [serving.host(2)]}, {}):
             repeated, _ = await serving.serve(**again)
-            assert (repeated.changes, repeated.calls) == (0, 0)
+            assert (repeated.plan.changes(), repeated.plan.calls()) == ((), [])
         assert await serving.alarms() <= {"source-retention-short"}
 
         _, run = await serving.serve(remove=True)
@@ -166,7 +166,7 @@ async def test_readers_get_a_broker_of_their_own_and_give_it_back(serving: Servi
         (row,) = [row for row in run.ledger.changes(run.id) if "isolation" in row.resource]
         assert (row.before["namespaces"], row.after) == ([str(serving.readers)], None)
         removed, _ = await serving.serve(remove=True)
-        assert (removed.changes, removed.calls) == (0, 0)
+        assert (removed.plan.changes(), removed.plan.calls()) == ((), [])
         assert serving.host(2) in await spread(admin, serving.namespace("later"))
     assert application.lost == 0
     assert len(application.sent) > 100
