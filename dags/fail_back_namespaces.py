@@ -16,61 +16,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow.sdk import dag
+import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.operators.spark import MigrationProofOperator
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors.migration import MigrationSensor, Milestone
-from pulsar_fleet.airflow.tasks import failback, migration
-from pulsar_fleet.settings.migration import FAILBACK_SETTINGS
+from pulsar_fleet.airflow.assets import MIGRATED, announce_migrated
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.migration import FAILBACK
 
-PROOF = {
-    "application": str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
-    "source": "{{ params.green }}",
-    "target": "{{ params.blue }}",
-}
-WAIT = {
-    "blue": "{{ params.green }}",
-    "green": "{{ params.blue }}",
-    "timeout_minutes": "{{ params.drain_timeout_minutes }}",
-}
-
-
-@dag(
-    schedule=None,
-    allowed_run_types=["manual", "operator_triggered"],
-    max_active_runs=1,
-    params=form(FAILBACK_SETTINGS),
-    default_args=DEFAULT_ARGS,
+# read_request → check_failback → reopen_blue → check_gates → prepare_blue → freeze_green → start_replication →
+# wait_replicated → verify_copy → cut_over → [verify_subscriptions, wait_drained] → verify_messages → clean_up_green →
+# restore_green → write_report
+fail_back_namespaces = procedure_dag(
+    FAILBACK,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
-    **run_alerts("fail_back_namespaces"),
+    allowed_run_types=["manual", "operator_triggered"],
+    max_active_runs=1,
+    spark_jobs=Path(__file__).parents[1] / "spark_jobs",
+    emits={"clean_up_green": (MIGRATED, announce_migrated)},
 )
-def fail_back_namespaces():
-    request = failback.read_request()
-    passed = failback.check_failback()
-    reopened = failback.reopen_blue()
-    checked = failback.check_gates()
-    prepared = migration.prepare_green.override(task_id="prepare_blue")(checked=checked)
-    before = migration.freeze_blue.override(task_id="freeze_green")(checked=checked)
-    replicating = migration.start_replication(checked=checked)
-    replicated = MigrationSensor(
-        task_id="wait_replicated", milestone=Milestone.REPLICATED, moves=checked["moves"], **WAIT
-    )
-    copy_verified = MigrationProofOperator(proof="verify_copy", checked=checked, **PROOF)
-    cut_over = migration.cut_over(checked=checked, before=before)
-    subscriptions = migration.verify_subscriptions(checked=checked)
-    drained = MigrationSensor(task_id="wait_drained", milestone=Milestone.DRAINED, moves=checked["moves"], **WAIT)
-    messages = MigrationProofOperator(proof="verify_messages", checked=checked, **PROOF)
-    cleaned = migration.clean_up_blue.override(task_id="clean_up_green")(checked=checked, before=before)
-    restored = migration.restore_blue.override(task_id="restore_green")()
-
-    request >> passed >> reopened >> checked
-    prepared >> before >> replicating >> replicated >> copy_verified >> cut_over
-    cut_over >> [subscriptions, drained] >> messages >> cleaned
-    cleaned >> restored >> migration.write_report()
-
-
-fail_back_namespaces()

@@ -118,7 +118,7 @@ def test_a_namespace_that_does_not_exist_holds_up_no_other(play: Play, with_read
         run = play("forward_acknowledgments", **conf, minutes=minutes, poll_seconds=1)
         assert states(run)["forward_acknowledgments"] == "success"
         assert states(run)["write_report"] == "failed"
-        assert "none-such/readers is not forwarded: pulsar_alone answered 404" in report(run)
+        assert "none-such/readers is not forwarded: blue has no namespace none-such/readers" in report(run)
         assert with_readers(equal)
         with_readers(acknowledging(6, [8]))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,74 +15,57 @@ from tests.support.full_estate import make_namespace
 
 from pulsar_fleet.airflow import PulsarSubscriptionSensor
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.sensors import migration as sensors
-from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor, Milestone
 from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.model import NOBODY, Move, Moves, Strategy
-from pulsar_fleet.migration.prepare.lease import release
+from pulsar_fleet.procedures.procedure import NotYet, Procedure, Session, Step, Wait
 from pulsar_fleet.procedures.replication import REPLICATION
 
 pytestmark = [pytest.mark.migration, pytest.mark.usefixtures("play")]
 
+Play = Callable[..., Any]
 WAYS: dict[str, dict[str, Any]] = {
-    "poke": {"deferrable": False},
+    "poke": {"deferrable": False, "mode": "poke"},
     "reschedule": {"deferrable": False, "mode": "reschedule"},
     "deferrable": {"deferrable": True},
 }
-NEVER = {"change_windows": ["2099-01-01T00:00/2099-01-02T00:00"], "freeze_windows": []}
-Wait = Callable[..., Any]
+
+
+async def never(_: Session) -> NotYet:
+    """What does not come."""
+    return NotYet("4 are missing")
+
+
+WAITS = {
+    "worker": Wait("", poll_seconds=5.0, again=True, missed="nobody is there"),
+    "triggerer": Wait("", poll_seconds=5.0, look=never, again=True, missed="nobody is there"),
+}
 
 
 @pytest.fixture
-async def wait(
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    on_blue: AdminClient,
-    new_namespace: Callable[[], NamespaceName],
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Wait]:
+async def wait(on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]) -> Play:
     """Runs a DAG with a sensor of this kind, which waits for what does not come; returns the run."""
     topic = TopicName(new_namespace(), "events")
     await make_namespace(on_blue, topic.namespace)
     await on_blue.create_topic(topic)
-    runs: list[Any] = []
-
-    async def keep_lease() -> None:
-        """The DAG of this test has no lease."""
-
-    monkeypatch.setattr(sensors, "procedure_of", lambda _: SimpleNamespace(keep_lease=keep_lease))
 
     def sensor(kind: str, **settings: Any) -> WaitingSensor:
         if kind == "cluster":
             name = {"topic": str(topic), "subscription": "none", "pulsar_conn_id": "pulsar_blue"}
             return PulsarSubscriptionSensor(task_id="wait", **name, **settings)
-        if kind == "window":
-            return ChangeWindowSensor(task_id="wait", **settings)
-        move = Move(topic.namespace, Strategy.REPLICATE, "a test", {topic: 0}, {topic: NOBODY})
-        document = Moves("blue", "green", (move,)).to_json()
-        stored = Artefacts.open().write_json("moves", "moves.json", document).to_json()
-        sides = {"blue": "pulsar_blue", "green": "pulsar_green"}
-        return MigrationSensor(task_id="wait", milestone=Milestone.REPLICATED, moves=stored, **sides, **settings)
+        step = Step("wait", never, wait=WAITS[kind])
+        procedure = Procedure(name="wait", summary="", clusters={}, own_settings={}, work=(step,))
+        return StepSensor(task_id="wait", procedure=procedure, step=step, conclude=lambda *_: "", **settings)
 
     def run(kind: str, **settings: Any) -> Any:
-        with DAG(
-            f"wait-{uuid.uuid4().hex}", schedule=None, params=NEVER, default_args={**DEFAULT_ARGS, "retry_delay": 0}
-        ) as dag:
+        with DAG(f"wait-{uuid.uuid4().hex}", schedule=None, default_args={**DEFAULT_ARGS, "retry_delay": 0}) as dag:
             sensor(kind, poke_interval=timedelta(seconds=5), **settings)
-        runs.append(run_dag(dag))
-        return runs[-1]
+        return run_dag(dag)
 
-    yield run
-    for finished in runs:
-        await release(Sides(blue, green), Run.open(f"{finished.dag_id}/{finished.run_id}"))
+    return run
 
 
 def rescheduled(run: Any) -> int:
@@ -105,8 +87,8 @@ def reason(run: Any) -> str:
 
 KINDS = {
     "cluster": r"After 6 s: \S+ has no subscription none",
-    "migration": r"After 6 s the namespaces are not replicated: .*\. Clear this task to wait again",
-    "window": r"After 6 s: .*2099",
+    "worker": r"After 6 s nobody is there: 4 are missing",
+    "triggerer": r"After 6 s nobody is there: 4 are missing",
 }
 
 
@@ -117,8 +99,8 @@ def every(**short: tuple[str, ...]) -> Any:
     return pytest.mark.parametrize(("kind", "way"), [pytest.param(*pair, marks=marks[pair]) for pair in pairs])
 
 
-@every(cluster=("poke",), migration=("deferrable",), window=("reschedule",))
-def test_a_sensor_ends_at_its_timeout_in_every_mode_without_a_retry(wait: Wait, kind: str, way: str) -> None:
+@every(cluster=("poke",), triggerer=("deferrable",), worker=("reschedule",))
+def test_a_sensor_ends_at_its_timeout_in_every_mode_without_a_retry(wait: Play, kind: str, way: str) -> None:
     run = wait(kind, timeout=6, **WAYS[way])
     assert states(run) == {"wait": "failed"}
     assert re.match(KINDS[kind], reason(run))
@@ -127,32 +109,14 @@ def test_a_sensor_ends_at_its_timeout_in_every_mode_without_a_retry(wait: Wait, 
     assert (rescheduled(run) > 0) is (way == "reschedule")
 
 
-@every(migration=("deferrable",), window=("poke",))
-def test_with_soft_fail_the_timeout_skips_in_every_mode(wait: Wait, kind: str, way: str) -> None:
+@every(triggerer=("deferrable",), worker=("poke",))
+def test_with_soft_fail_the_timeout_skips_in_every_mode(wait: Play, kind: str, way: str) -> None:
     assert states(wait(kind, timeout=1, soft_fail=True, **WAYS[way])) == {"wait": "skipped"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (PulsarSubscriptionSensor, {"topic": "t", "subscription": "s", "poke_interval": timedelta(seconds=1)}),
-        (ChangeWindowSensor, {"poke_interval": 301}),
-        (
-            MigrationSensor,
-            {
-                "milestone": Milestone.DRAINED,
-                "blue": "b",
-                "green": "g",
-                "moves": {},
-                "timeout": 1,
-                "timeout_minutes": 1,
-            },
-        ),
-    ],
-)
-def test_settings_that_contradict_are_refused(kind: type[Any], settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=r"set it to|not both"):
-        kind(task_id="wait", **settings)
+def test_an_interval_that_is_too_short_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="set it to 5 or more"):
+        PulsarSubscriptionSensor(task_id="wait", topic="t", subscription="s", poke_interval=timedelta(seconds=1))
 
 
 def test_the_task_of_a_step_that_waits_takes_mode_interval_and_timeout() -> None:

@@ -14,6 +14,7 @@ from tests.support.remedy_inventory import INVENTORY, Group, Kind
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.migration.preflight.gates import compatibility
 from pulsar_fleet.preflight import waivers
+from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
 from pulsar_fleet.replication.setup import checks
 
 TESTS = Path(__file__).parents[1]
@@ -73,9 +74,7 @@ def _remedies() -> str:
 
 
 def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:
-    dags = "\n".join(path.read_text() for path in (REPOSITORY / "dags").glob("*.py"))
-    names = {path.stem for path in (REPOSITORY / "dags").glob("*.py")} | set(re.findall(r"\.(\w+)\(", dags))
-    names |= set(re.findall(r'proof="(\w+)"', dags))
+    names = {path.stem for path in (REPOSITORY / "dags").glob("*.py")} | {*MIGRATION.steps(), *FAILBACK.steps()}
     texts = re.findall(r"(?:clear|run|says|shows|leads|verif|out with|first)[^\"\n]*", _remedies())
     named = {name for text in texts for name in _STATES.findall(text)}
     assert {"verify_copy", "verify_clusters", "verify_messages", "write_report", "fail_back_namespaces"} <= named

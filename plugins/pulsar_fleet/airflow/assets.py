@@ -11,7 +11,6 @@ from airflow.sdk import Asset, AssetAlias, get_current_context
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.migration.model import Moves
     from pulsar_fleet.snapshot.store.reader import StoredSnapshot
     from pulsar_fleet.verification.messages.verdict import Verification
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
@@ -123,12 +122,11 @@ def announce_verified(run: Run, batch: JsonObject) -> None:
         emit_verified(records_of(run, batch)[0], compared)
 
 
-def emit_migrated(run: Run, moves: Moves) -> None:
-    """Emit an asset event for each namespace that was moved, with the counts and the proofs.
+def announce_migrated(run: Run, _: JsonObject) -> None:
+    """Emit an asset event for each namespace that was moved, with the counts and the proofs."""
+    from pulsar_fleet.migration.waves.steps import recorded_moves
 
-    The running task must have `MIGRATED` among its outlets.
-    """
-    proofs = _proofs(run)
+    proofs, moves = _proofs(run), recorded_moves(run)
     for move in moves.moves:
         name = str(move.namespace)
         messages = proofs.get(name, {}).get("messages", {}).get("number", 0)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, chain, dag, get_current_context, task_group
 
 from pulsar_fleet.airflow.alerts import run_alerts
@@ -76,15 +77,45 @@ def procedure_dag(
         checked = _check(procedure) if procedure.checks else opened
         make = partial(_step, procedure, spark_jobs, emitted)
         before = [opened, *_stages(procedure.looks, make), checked] if procedure.checks else [opened]
-        if procedure.check:
+        if procedure.check and procedure.approves:
             before.append(PlanApprovalOperator(task_id=procedure.approves, planned=checked))
         if isinstance(work := procedure.work, Batches):
             work_done = [_mapped(work, make, opened)]
         else:
             work_done = _stages(work, make)
-        chain(*before, *work_done, _report(procedure))
+        at_the_end = [make(procedure.always)] if procedure.always else []
+        chain(*before, *work_done, *at_the_end, _report(procedure), *_follow(procedure))
 
     return build()
+
+
+def _follow(procedure: Procedure) -> list[Any]:
+    """The tasks that start the run which follows."""
+    if (follows := procedure.follows) is None:
+        return []
+
+    @task(task_id=follows.plans, multiple_outputs=True)
+    def plan() -> Any:
+        """The configuration of the run that follows; skipped if none does."""
+        from pulsar_fleet.procedures import runner
+        from pulsar_fleet.procedures.procedure import Skipped
+
+        context = get_current_context()
+        conf = dict(context["params"])
+        following = runner.following(procedure, current_run(context), conf)
+        if following is None or isinstance(following, Skipped):
+            raise AirflowSkipException(following.reason if following else "No run follows.")
+        return {"run_id": following.id.partition("/")[2], "conf": {**conf, **following.settings}}
+
+    planned: Any = plan()
+    started = TriggerDagRunOperator(
+        task_id=follows.starts,
+        trigger_dag_id=procedure.name,
+        trigger_run_id=planned["run_id"],
+        conf=planned["conf"],
+        skip_when_already_exists=True,
+    )
+    return [planned, started]
 
 
 def _mapped(batches: Batches, make: Callable[..., Any], opened: Any) -> Any:
@@ -181,7 +212,10 @@ def _step(
         from pulsar_fleet.procedures import runner
 
         if step in procedure.each:
-            runner.require_planned(procedure, current_run(get_current_context()))
+            context = get_current_context()
+            runner.require_planned(procedure, current_run(context))
+            if not (procedure.approves or step.reads or procedure.may_change(context["params"])):
+                raise AirflowSkipException("Dry run: every check passed. Nothing has been changed.")
         of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})
@@ -190,10 +224,9 @@ def _step(
         "task_id": step.name,
         "outlets": [emits[step.name][0]] if step.name in emits else [],
         "doc_md": inspect.getdoc(step.work) or "Do what is left of this step.",
-    }
-    if batch is not None:
         # Of a batch a step may have nothing to do: the next ones have.
-        settings["trigger_rule"] = "none_failed"
+        "trigger_rule": "all_done" if step is procedure.always else "all_success" if batch is None else "none_failed",
+    }
     if step.wait:
         return StepSensor(procedure=procedure, step=step, conclude=conclude, batch=batch, **settings)
     if step.spark is None:
@@ -240,6 +273,7 @@ def _connections(
 
 
 def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
+    from pulsar_fleet.airflow.conf import dag_parsing
     from pulsar_fleet.procedures.runner import open_session
 
     context = get_current_context()
@@ -247,7 +281,8 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
 
     async def run() -> Result:
         connections = _connections(procedure, conf, of_step.get("batch"))
-        async with open_session(conf, current_run(context), connections, **of_step) as session:
+        opened = open_session(conf, current_run(context), connections, dag_parsing=dag_parsing, **of_step)
+        async with opened as session:
             return await work(session)
 
     return asyncio.run(run())

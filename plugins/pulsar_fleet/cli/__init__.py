@@ -24,8 +24,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Onboard a cluster": {"onboard": "onboarding:ONBOARDING", "plan": "plans", "apply": "apply", "undo": "apply"},
     "Migrate namespaces": {
-        "migrate": "migration",
-        "fail-back": "migration",
+        "migrate": "migration:MIGRATION",
+        "fail-back": "migration:FAILBACK",
         "abort": "abort",
         "restore": "restore",
     },

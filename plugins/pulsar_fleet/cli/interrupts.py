@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-
-from pulsar_fleet.cli.terminal import Terminal
 
 Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -33,20 +30,6 @@ def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
         work.close()
 
 
-def run_step(
-    terminal: Terminal, name: str, work: Callable[[Callable[[str], None]], Coroutine[Any, Any, Result]]
-) -> Result:
-    """Run a step like `run_interruptibly`, and print a line with its duration.
-
-    :param work: gets what shows a line of progress.
-    """
-    began = time.monotonic()
-    with terminal.status(name) as say:
-        result = run_interruptibly(work(say))
-    terminal.note(f"{name:<22}{time.monotonic() - began:7.1f} s")
-    return result
-
-
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
     """A Ctrl-C that arrives inside takes effect at the end. A blocked signal would be taken by another thread."""
@@ -58,10 +41,6 @@ def _interrupts_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if arrived:
         signal.raise_signal(signal.SIGINT)
-
-
-class Interrupted(Exception):
-    """The operator stopped the step."""
 
 
 class Interrupts:
@@ -80,9 +59,12 @@ class Interrupts:
         """Run a step; a signal cancels it.
 
         :param finish: what is finished first: a first signal prints it and sets `requested`, a second one cancels.
-        :raises Interrupted: the step was cancelled.
+        :raises KeyboardInterrupt: the step was cancelled.
         """
-        return run_interruptibly(self._guard(step, finish))
+        try:
+            return run_interruptibly(self._guard(step, finish))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
     async def _guard(self, step: Coroutine[Any, Any, Result], finish: str) -> Result:
         loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(step), 0
@@ -100,8 +82,6 @@ class Interrupts:
             loop.add_signal_handler(number, receive)
         try:
             return await task
-        except asyncio.CancelledError:
-            raise Interrupted from None
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)

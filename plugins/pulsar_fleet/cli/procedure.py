@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TypeVar
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach, reach_all
-from pulsar_fleet.cli.interrupts import run_step
+from pulsar_fleet.cli.interrupts import Interrupts
 from pulsar_fleet.cli.options import CLUSTER_HELP, Resume, Yes
 from pulsar_fleet.cli.runs import begin_run, grant, new_run_id, require_approval, resumable_run
 from pulsar_fleet.cli.settings import with_settings
@@ -20,13 +21,24 @@ from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PlanOutdated, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import command_line
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.ledger.approval import APPROVED, read_approval
-from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.run import Run, this_process
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.preflight.findings import refusal_text
+from pulsar_fleet.preflight.findings import count_line, refusal_text
 from pulsar_fleet.procedures import runner
-from pulsar_fleet.procedures.procedure import Batches, Done, Ending, Procedure, Session, Skipped, Step, Unmet
+from pulsar_fleet.procedures.procedure import (
+    Batches,
+    Checked,
+    Done,
+    Ending,
+    NextRun,
+    Procedure,
+    Session,
+    Skipped,
+    Step,
+    Unmet,
+)
 
 Result = TypeVar("Result")
 
@@ -53,8 +65,15 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
             begun, conf = _resumed(procedure, resume, conf, yes=yes)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
-        document, state = _ProcedureRun(terminal, procedure, begun, conf, word, yes=yes).execute()
-        terminal.finish(document, state)
+        interrupts, documents, following = Interrupts(terminal.note), [], True
+        while following:
+            document, state = _ProcedureRun(terminal, interrupts, procedure, begun, conf, word, yes=yes).execute()
+            documents.append(document)
+            following = False
+            if state is ExitState.DONE and (after := _following(terminal, procedure, begun, conf)):
+                following, (begun, conf) = True, after
+                begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
+        terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
 
     def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
         run(terminal, conf, resume, yes=yes)
@@ -80,9 +99,18 @@ class _ProcedureRun:
     """One run; a resumed one whose plan was approved does what is left."""
 
     def __init__(
-        self, terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject, word: str, *, yes: bool
+        self,
+        terminal: Terminal,
+        interrupts: Interrupts,
+        procedure: Procedure,
+        run: Run,
+        conf: JsonObject,
+        word: str,
+        *,
+        yes: bool,
     ) -> None:
         self._terminal = terminal
+        self._interrupts = interrupts
         self._procedure = procedure
         self._run = run
         self._conf = conf
@@ -90,39 +118,49 @@ class _ProcedureRun:
         self._yes = yes
         self._current = procedure.opening
         self._connections: dict[str, Sequence[ClusterConnection]] = {}
+        self._done: list[JsonObject] = []
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
 
-        :raises FleetError: a step failed before the first one that changes something had begun.
+        :raises Exception: a step failed before the first one that changes something had begun, or by a defect.
         """
-        problem: FleetError | KeyboardInterrupt | None = None
+        failures: dict[str, Exception | KeyboardInterrupt] = {}
         try:
             try:
                 self._execute()
-            except (FleetError, KeyboardInterrupt) as error:
-                problem = error
-            failed = {self._current: str(problem) or "interrupted"} if problem else {}
+            except (Exception, KeyboardInterrupt) as error:
+                failures[self._current] = error
+            changed = runner.may_have_changed(self._run)
+            if changed and self._procedure.always:
+                try:
+                    self._do(self._procedure.always, {})
+                except (Exception, KeyboardInterrupt) as error:
+                    failures[self._current] = error
+            failed = {name: _reason(error) for name, error in failures.items()}
             ending = runner.end(self._procedure, self._run, self._conf, failed)
         except BaseException:
             self._run.ledger.finish_run(self._run.id, "failed")
             raise
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
-        changed = runner.may_have_changed(self._run)
+        document: JsonObject = {"run": self._run.id, "steps": self._done, **ending.document}
+        problem = next(iter(failures.values()), None)
         if isinstance(problem, _Blocked) and not changed:
             self._terminal.note(str(problem), style="red")
-            return {"run": self._run.id, **ending.document}, ExitState.REFUSED
+            return document, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             raise problem
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
-            return {"run": self._run.id, **ending.document}, ExitState[ending.ended.name]
-        self._terminal.note(f"{self._current}: {str(problem) or 'interrupted.'}", style="red")
+            return document, ExitState[ending.ended.name]
+        for name, reason in failed.items():
+            self._terminal.note(f"{name}: {reason}{'.' if reason == INTERRUPTED else ''}", style="red")
         self._say_what_next(problem, ending)
-        document: JsonObject = {"run": self._run.id, "failed": list(failed), **ending.document}
-        return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+        if not isinstance(problem, FleetError | KeyboardInterrupt):
+            raise problem
+        return {"failed": list(failed), **document}, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
-    def _say_what_next(self, problem: FleetError | KeyboardInterrupt, ending: Ending) -> None:
+    def _say_what_next(self, problem: Exception | KeyboardInterrupt, ending: Ending) -> None:
         if isinstance(problem, PlanOutdated):
             self._terminal.note("Start a new run: --resume would go on by a plan that the clusters no longer fit.")
         elif self._word:
@@ -137,7 +175,9 @@ class _ProcedureRun:
         approval = read_approval(self._run)
         # One that an earlier release has planned is planned again.
         approved = approval and approval["answer"] == APPROVED and runner.is_planned(self._run)
-        if self._procedure.require and not approved:
+        if self._procedure.begun:
+            approved = self._procedure.begun(self._run)
+        if self._procedure.require and (self._procedure.begun or not approved):
             with usage_errors():
                 self._step(self._procedure.opening, self._procedure.require)
         if self._procedure.check and not approved and not self._approve():
@@ -154,22 +194,44 @@ class _ProcedureRun:
             self._do_all(work.steps, part)
 
     def _do_all(self, steps: Sequence[Step], batch: JsonObject) -> None:
-        """Do the steps that are left, as Airflow does: none after one that is unmet, or that was skipped of a run."""
+        """Do the steps that are left, as Airflow does: none after one that is unmet, or that was skipped of a run.
+
+        A step beside one that has failed is done all the same.
+        """
+        failed, failure = "", None
         for step in steps:
-            session = Session(self._conf, self._run, {}, batch=batch)
-            said: object = runner.said_by(session, step.name)
-            if said is None and (step.reads or self._procedure.may_change(self._conf)):
-                self._current = step.name
-                if step.asks and not self._yes:
-                    self._ask(step, session)
-                with nullcontext() if step.reads else runner.noting_change(self._procedure, self._run):
-                    said = self._step(step.name, partial(runner.wait_for, step), batch)
+            if failure and not step.beside:
+                break
+            try:
+                said = self._do(step, batch)
+            except FleetError as error:
+                if failure or not any(other.beside for other in steps[steps.index(step) + 1 :][:1]):
+                    raise
+                self._terminal.note(f"{step.name}: {error}", style="red")
+                failed, failure = step.name, error
+                continue
             if isinstance(said, Unmet) and self._procedure.end is None:
                 raise PreconditionFailed(said.said)
             if isinstance(said, Unmet) or (isinstance(said, Skipped) and not batch):
-                return
+                break
             if step.shows and isinstance(said, str | Done):
                 (self._terminal.say if self._yes else self._terminal.show)(said if isinstance(said, str) else said.said)
+        if failure:
+            self._current = failed
+            raise failure
+
+    def _do(self, step: Step, batch: JsonObject) -> object:
+        """Do a step, unless an earlier attempt has, and return what it says or has said."""
+        session = Session(self._conf, self._run, {}, batch=batch)
+        said: object = runner.said_by(session, step.name)
+        left = not step.reached(self._run) if step.reached else said is None
+        if not left or not (step.reads or self._procedure.may_change(self._conf)):
+            return said
+        self._current = step.name
+        if step.asks and not self._yes:
+            self._ask(step, session)
+        with nullcontext() if step.reads else runner.noting_change(self._procedure, self._run):
+            return self._step(step.name, partial(runner.wait_for, step), batch, step)
 
     def _ask(self, step: Step, session: Session) -> None:
         """Ask before a step; what a person allows then is allowed in this process only."""
@@ -200,11 +262,21 @@ class _ProcedureRun:
         if checked.refusal:
             raise PreconditionFailed(checked.refusal)
         question = (checked.question or f"Make these {planned['changes']} changes?") if planned["changes"] else None
-        require_approval(self._terminal, self._run, f"plan {planned['id']}", question, yes=self._yes, subject="plan")
+        self._current = self._procedure.approves or self._current
+        subject = checked.about or "plan"
+        require_approval(self._terminal, self._run, planned["about"], question, yes=self._yes, subject=subject)
         return True
 
-    def _step(self, name: str, work: Callable[[Session], Awaitable[Result]], batch: JsonObject | None = None) -> Result:
-        async def step(say: Callable[[str], None]) -> Result:
+    def _step(
+        self,
+        name: str,
+        work: Callable[[Session], Awaitable[Result]],
+        batch: JsonObject | None = None,
+        step: Step | None = None,
+    ) -> Result:
+        """Run it with the clusters, and print a line with its duration and what it did."""
+
+        async def run(say: Callable[[str], None]) -> Result:
             for setting, sides in _named(self._procedure, self._conf).items():
                 known = self._connections.get(setting)
                 # One that did not answer a moment ago may answer now.
@@ -213,13 +285,17 @@ class _ProcedureRun:
             every = {one.argument: one for sides in self._connections.values() for one in sides}
             named = self._procedure.batch_connections(batch).items()
             own = {key: [every[name] for name in names] for key, names in named}
-            opened = runner.open_session(
-                self._conf, self._run, {**self._connections, **own}, batch=batch or {}, say=say
-            )
-            async with opened as session:
+            of_step = {"batch": batch or {}, "say": say, "stopping": lambda: self._interrupts.requested}
+            async with runner.open_session(self._conf, self._run, {**self._connections, **own}, **of_step) as session:
                 return await work(session)
 
-        return run_step(self._terminal, name, step)
+        began = time.monotonic()
+        with self._terminal.status(name) as say:
+            result = self._interrupts.run(run(say), finish=step.finish if step else "")
+        seconds, line = time.monotonic() - began, "" if step and step.shows else _line(result)
+        self._done.append({"step": name, "seconds": round(seconds, 1), "result": line})
+        self._terminal.note(f"{name:<22}{seconds:7.1f} s  {line}".rstrip())
+        return result
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
         """Of a list the clusters that do not answer too: its procedure decides what that means."""
@@ -228,6 +304,35 @@ class _ProcedureRun:
             if isinstance(self._conf[setting], list)
             else [(await reach(side)).connection for side in sides]
         )
+
+
+INTERRUPTED = "interrupted"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
+
+
+def _line(result: object) -> str:
+    """What a step did, in one line."""
+    match result:
+        case (_, Checked(findings=findings, warnings=warnings)):
+            return count_line(findings) if findings or not warnings else counted(warnings, "warning")
+        case Skipped(reason=text) | Done(said=text) | Unmet(said=text) | str(text):
+            return text.strip().partition("\n")[0]
+    return ""
+
+
+def _following(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject) -> tuple[Run, JsonObject] | None:
+    """The run that follows, with its settings; None if none does."""
+    following = runner.following(procedure, run, conf) if procedure.may_change(conf) else None
+    if isinstance(following, NextRun):
+        return Run.open(following.id, this_process()), {**conf, **following.settings}
+    if following:
+        terminal.say(following.reason)
+    return None
 
 
 def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:
@@ -246,7 +351,7 @@ def _begun(
     if missing := [name for name in procedure.required if not conf[name]]:
         raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
     for name, setting in procedure.settings.items():
-        if setting.schema.get("minItems") and not conf.get(name):
+        if setting.schema.get("minItems") and not conf.get(name) and not conf.get(setting.unless):
             option = (setting.option or name).replace("_", "-")
             raise UsageError(f"Missing option --{option}: {setting.description}")
     with usage_errors():
@@ -254,7 +359,7 @@ def _begun(
     _named(procedure, conf)
     if procedure.may_change(conf):
         require_consent("clusters", yes=yes)
-    run = Run.open(new_run_id(procedure.word))
+    run = Run.open(new_run_id(procedure.word), this_process())
     begin_run(terminal, run, procedure.recorded_as or procedure.name, conf, command=word)
     return run, conf
 
@@ -262,7 +367,7 @@ def _begun(
 def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
     if any(value != procedure.settings[name].empty for name, value in conf.items()):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
-    run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name)
+    run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name, this_process())
     if procedure.may_change(recorded):
         require_consent("clusters", yes=yes)
     run.ledger.resume_run(run_id)

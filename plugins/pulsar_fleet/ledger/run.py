@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from dataclasses import dataclass
 from typing import Self
@@ -44,3 +46,8 @@ class Run:
             began = time.time()
             self.artefacts.write_json(self.id, name, began)
         return float(time.time() - began)
+
+
+def this_process() -> str:
+    """`host:pid` of this process, for a run that one process executes."""
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.artefacts import Reference
@@ -57,6 +57,7 @@ async def cut_over(
     quiesce_seconds: float = QUIESCE_SECONDS,
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
     proof_max_age_minutes: float | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Reference:
     """Cut over every namespace; one that is cut over already is only confirmed, by the cluster.
 
@@ -67,6 +68,7 @@ async def cut_over(
         pause.
     :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
+    :param stopping: asked after each namespace: whether a person wants to stop.
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
@@ -92,6 +94,7 @@ async def cut_over(
             quiesce_seconds=quiesce_seconds,
             individually_acknowledged=individually_acknowledged,
             proof_max_age_minutes=proof_max_age_minutes,
+            stopping=stopping,
         )
         await (wave.all_at_once() if any(move.strategy.flags_cluster for move in moves.moves) else wave.one_by_one())
         return run.artefacts.write_json(run.id, CUT_OVER, wave.done())
@@ -110,6 +113,7 @@ class _WaveCutOver:
     quiesce_seconds: float
     individually_acknowledged: IndividuallyAcknowledged
     proof_max_age_minutes: float | None
+    stopping: Callable[[], bool]
 
     def done(self) -> dict[str, JsonObject]:
         """Namespace → what its cut-over did."""
@@ -120,6 +124,8 @@ class _WaveCutOver:
             unterminated = await self._prepared(move)
             if unterminated is not None:
                 await self._cut_over(move, unterminated)
+                if self.stopping():
+                    raise PreconditionFailed(f"Stopped after the cut-over of {move.namespace}.")
 
     async def all_at_once(self) -> None:
         """With the flag of the cluster: nothing is flagged unless every namespace can be cut over."""

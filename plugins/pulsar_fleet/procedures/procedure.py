@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.settings.setting import Setting, Settings, setting
 from pulsar_fleet.settings.shared import approval, connection
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.document import Document
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.preflight.view import DagParsing
     from pulsar_fleet.preflight.findings import Finding
     from pulsar_fleet.report.document import Report
 
@@ -35,6 +36,9 @@ class Session:
     :param spark: None where the step has no job, and on the terminal.
     :param batch: the one of its steps, where the procedure has `Batches`.
     :param say: shows a line of progress.
+    :param stopping: whether a person has asked to stop; a step with `finish` asks it between two of its parts.
+    :param kept: what the looks of a wait keep, in one process.
+    :param dag_parsing: reads Airflow's settings for the parsing of DAG files; None on the terminal.
     """
 
     conf: JsonObject
@@ -44,6 +48,9 @@ class Session:
     spark: SparkJob | None = None
     batch: JsonObject = field(default_factory=dict)
     say: Callable[[str], None] = field(default=lambda line: None)  # noqa: ARG005
+    stopping: Callable[[], bool] = field(default=lambda: False)
+    kept: dict[str, Any] = field(default_factory=dict)
+    dag_parsing: Callable[[], DagParsing] | None = None
 
     def stored_at(self, name: str) -> str:
         """The name of a document of a step among those of the run: of a batch in its folder."""
@@ -63,6 +70,7 @@ class Checked:
     :param question: on the terminal; by default how many changes are made.
     :param refusal: why the run stops although no finding forbids it; a dry run shows the plan.
     :param warnings: of the text, besides those among the findings.
+    :param about: what is approved, in the records and if it is rejected; by default the plan.
     """
 
     headline: str
@@ -74,6 +82,7 @@ class Checked:
     question: str = ""
     refusal: str = ""
     warnings: int = 0
+    about: str = ""
 
     def markdown(self) -> str:
         """For the person who approves."""
@@ -110,9 +119,11 @@ class NotYet:
     """What a step returns that waits: it is called again later, in Airflow without a worker slot until then.
 
     :param said: what is missing, as one line.
+    :param seconds: until then; None: as its `Wait` says.
     """
 
     said: str
+    seconds: float | None = None
 
 
 Said = str | Done | Skipped | Unmet | NotYet
@@ -125,17 +136,21 @@ class Wait:
 
     A cluster that does not answer is asked again until then.
 
-    :param minutes: the setting that says it.
+    :param minutes: the setting that says it; empty where it has no end.
+    :param missed: what did not come, for the error: `After 60 min {missed}: …`.
     :param advice: what to do when it has failed, with the commands of this run.
     :param poll_seconds: between two looks, at least 5.
-    :param in_triggerer: a look is a few calls of the admin API and the step is a function of a module: Airflow looks
-        without a worker.
+    :param look: what Airflow calls without a worker until it does not return `NotYet`, a function of a module with a
+        few calls of the admin API: the step itself, or what only reads. None: only a worker looks.
+    :param again: an attempt that follows waits as long again.
     """
 
     minutes: str
-    advice: Callable[[Run], str]
+    advice: Callable[[Run], str] = field(default=lambda run: "")  # noqa: ARG005
     poll_seconds: float = 15.0
-    in_triggerer: bool = False
+    look: Callable[[Session], Awaitable[Said]] | None = None
+    again: bool = False
+    missed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +201,8 @@ class Step:
     :param beside: it does not need the step before it: Airflow runs both at once.
     :param asks: None where there is nothing to decide.
     :param wait: of a step that may return `NotYet`.
+    :param reached: whether a command leaves it out; by default where it has ended in an earlier attempt.
+    :param finish: what Ctrl-C finishes first; by default the step is stopped at once.
     """
 
     name: str
@@ -196,6 +213,32 @@ class Step:
     beside: bool = False
     asks: Callable[[Session], Question | None] | None = None
     wait: Wait | None = None
+    reached: Callable[[Run], bool] | None = None
+    finish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """The run that follows.
+
+    :param settings: those that differ from the settings of the run that has ended.
+    """
+
+    id: str
+    settings: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What starts another run of the procedure after one that has succeeded.
+
+    :param plans: name of the task that calls `next_run`, behind the report; `starts` triggers that run.
+    :param next_run: the run that follows, why none does although one could, or None.
+    """
+
+    plans: str
+    starts: str
+    next_run: Callable[[Run, JsonObject], NextRun | Skipped | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +311,13 @@ class Procedure:
     :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
-    :param approves: id of the task that waits for approval.
+    :param approves: id of the task that waits for approval; empty: only the terminal asks, in Airflow the run is
+        triggered with its permission.
+    :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
+        Neither its steps nor its report read a plan that the runner has stored.
+    :param always: a step at the end, also after a failure or Ctrl-C.
+    :param follows: None where no run follows another.
+    :param lists_runs: the JSON document of the command is a list `runs`.
     :param closes: id of the last task, which reports.
     :param changes: whether a run with these settings may change something; None: no run does.
     :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
@@ -292,6 +341,10 @@ class Procedure:
     opening: str = CHECK
     checks: str = ""
     approves: str = APPROVE
+    begun: Callable[[Run], bool] | None = None
+    always: Step | None = None
+    follows: Following | None = None
+    lists_runs: bool = False
     closes: str = REPORT
     idle: Callable[[JsonObject], str] = field(default=lambda conf: "")  # noqa: ARG005
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
@@ -319,7 +372,8 @@ class Procedure:
         if self.check is None:
             return {**named, **self.own_settings}
         dry_run = setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing.")
-        return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run} | dict(self.own_settings)
+        asked = approval("the plan") if self.approves else {}
+        return {**named, **self.own_settings, **asked, "dry_run": dry_run} | dict(self.own_settings)
 
     @property
     def each(self) -> tuple[Step, ...]:
@@ -337,13 +391,15 @@ class Procedure:
 
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
-        checked = (*([self.checks] if self.checks else ()), self.approves) if self.check else ()
+        checked = filter(None, (self.checks, self.approves)) if self.check else ()
         return (
             self.opening,
             *(step.name for step in self.looks),
             *checked,
             *(step.name for step in self.each),
+            *([self.always.name] if self.always else ()),
             self.closes,
+            *([self.follows.plans, self.follows.starts] if self.follows else ()),
         )
 
     def connections(self, conf: JsonObject, batch: JsonObject | None = None) -> dict[str, list[str]]:

@@ -211,7 +211,7 @@ REPLICATION = Procedure(
         Step("apply_contents", apply_contents),
         Step("start_links", start_links),
         Step("confirm_links", confirm_links, reads=True),
-        Step("wait_sent", wait_sent, reads=True, wait=Wait("drain_minutes", _unsent, in_triggerer=True)),
+        Step("wait_sent", wait_sent, reads=True, wait=Wait("drain_minutes", _unsent, look=wait_sent)),
         Step("end_links", end_links),
     ),
     end=end,

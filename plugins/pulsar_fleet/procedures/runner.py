@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -14,8 +16,9 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, duration
-from pulsar_fleet.ledger.approval import forget_approval, read_approval
+from pulsar_fleet.ledger.approval import APPROVED, forget_approval, read_approval
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.model import Phase
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.preflight.findings import Finding, Planned, blockers
 from pulsar_fleet.procedures.procedure import (
@@ -23,10 +26,12 @@ from pulsar_fleet.procedures.procedure import (
     Checked,
     Done,
     Ending,
+    NextRun,
     NotYet,
     Procedure,
     Said,
     Session,
+    Skipped,
     Step,
     Unmet,
     Wait,
@@ -35,7 +40,7 @@ from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
-_PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
+_PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "plan-findings.json", "plan.md"
 _SAID, _RESULT, _WAITED = "steps/{}.json", "results/{}.json", "waits/{}.json"
 _BATCHES, _CHANGES = "batches.json", "changes-begun.json"
 
@@ -51,7 +56,7 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """A client for each setting that names one cluster, closed at the end.
 
-    :param of_step: `spark`, `batch` and `say` of the session.
+    :param of_step: more fields of the session.
     """
     async with AsyncExitStack() as stack:
         clusters = {
@@ -75,8 +80,10 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
     plan = run.artefacts.write_json(run.id, _PLAN, checked.plan.to_json()) if checked.plan else None
     findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
     stopping = len(blockers(checked.findings))
+    number = run.id.rpartition("/")[2]
     planned: JsonObject = {
-        "id": run.id.rpartition("/")[2],
+        "id": number,
+        "about": checked.about or f"plan {number}",
         "headline": checked.headline,
         "text": run.artefacts.write(run.id, _TEXT, checked.markdown().encode()).to_json(),
         "plan": plan.to_json() if plan else None,
@@ -101,7 +108,7 @@ def require_planned(procedure: Procedure, run: Run) -> None:
 
     :raises PreconditionFailed: there is no plan of this release.
     """
-    if procedure.check and not is_planned(run):
+    if procedure.check and procedure.begun is None and not is_planned(run):
         raise PreconditionFailed(
             f"This run has no plan of this release: it was planned before an upgrade. Clear its task "
             f"{procedure.checks or procedure.opening!r} with those behind it: it plans again and asks again. What the "
@@ -203,13 +210,13 @@ async def wait_for(step: Step, session: Session) -> Said:
 
     :raises PreconditionFailed: it has waited as long as it may.
     """
+    began = time.monotonic()
     while isinstance(said := await run_step(step, session), NotYet):
-        wait = wait_of(step)
-        seconds = float(session.conf[wait.minutes]) * 60
-        if waited_seconds(step, session) >= seconds:
+        wait, seconds = wait_of(step), wait_seconds(step, session.conf)
+        if (time.monotonic() - began if wait.again else waited_seconds(step, session)) >= seconds:
             raise PreconditionFailed(missed_text(step, session.run, seconds, said.said))
         session.say(said.said)
-        await asyncio.sleep(wait.poll_seconds)
+        await asyncio.sleep(wait.poll_seconds if said.seconds is None else said.seconds)
     return said
 
 
@@ -220,6 +227,12 @@ def wait_of(step: Step) -> Wait:
     return step.wait
 
 
+def wait_seconds(step: Step, conf: JsonObject) -> float:
+    """For how long a step may wait in a run with these settings."""
+    minutes = wait_of(step).minutes
+    return float(conf[minutes]) * 60 if minutes else math.inf
+
+
 def waited_seconds(step: Step, session: Session) -> float:
     """For how long a step has waited, over all attempts; the first call begins to count."""
     return session.run.waited_seconds(session.stored_at(_WAITED.format(step.name)))
@@ -227,7 +240,9 @@ def waited_seconds(step: Step, session: Session) -> float:
 
 def missed_text(step: Step, run: Run, seconds: float, said: str) -> str:
     """Why a step that waited so long has failed, and what to do."""
-    return f"After {duration(seconds)}: {said}. {wait_of(step).advice(run)}"
+    wait = wait_of(step)
+    missed = f" {wait.missed}" if wait.missed else ""
+    return f"After {duration(seconds)}{missed}: {said}. {wait.advice(run)}".rstrip()
 
 
 def said_by(session: Session, name: str) -> str | None:
@@ -259,7 +274,12 @@ def may_have_changed(run: Run) -> bool:
 
 def _has_written(run: Run) -> bool:
     ids = [row.run_id for row in run.ledger.runs_below(run.id)]
-    return any(run.ledger.has_intents(one) or run.ledger.has_changes(one, Outcome.APPLIED.value) for one in ids)
+    return any(
+        run.ledger.has_intents(one)
+        or run.ledger.has_changes(one, Outcome.APPLIED.value)
+        or any(entry.phase != Phase.CHECKED for entry in run.ledger.phases(one))
+        for one in ids
+    )
 
 
 def undoable_runs(run: Run) -> list[str]:
@@ -273,6 +293,18 @@ def undo_commands(run: Run, conf: JsonObject) -> tuple[str, ...]:  # noqa: ARG00
     return tuple(command_line("undo", one) for one in undoable_runs(run))
 
 
+def following(procedure: Procedure, run: Run, conf: JsonObject) -> NextRun | Skipped | None:
+    """The run that follows one that has succeeded, why none does, or None; none follows what nobody approved."""
+    if procedure.follows is None:
+        return None
+    if not procedure.may_change(conf):
+        return Skipped("It was a dry run: no run follows.")
+    approval = read_approval(run)
+    if procedure.check and (approval is None or approval["answer"] != APPROVED):
+        return Skipped("The plan was not approved: no run follows.")
+    return procedure.follows.next_run(run, conf)
+
+
 def has_ended(run: Run, name: str) -> bool:
     """Whether a step of no batch has ended in this attempt."""
     return run.stored(_SAID.format(name)) is not None
@@ -283,7 +315,7 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
 
     :param failed: step → why it failed.
     """
-    if procedure.check and not is_planned(run):
+    if procedure.check and procedure.begun is None and not is_planned(run):
         undo = (procedure.undo or undo_commands)(run, conf)
         report = unplanned_report(failed, undo, changed=may_have_changed(run))
         ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)

@@ -91,6 +91,7 @@ SETTINGS = {
         type="array",
         items={"type": "string", "pattern": SCOPE_PATTERN},
         minItems=1,
+        unless="continues",
         title="Namespaces",
         description="What to move: tenant/namespace, a tenant, re: and a pattern of the whole "
         "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",

@@ -21,6 +21,7 @@ class Setting:
     :param option: its option on the command line where that has another name.
     :param is_example: the form's default is an example, and the command line has none.
     :param only_in_form: it is Airflow's; the command line does not have it.
+    :param unless: the setting with which the command line does not need this list.
     """
 
     default: Json
@@ -30,6 +31,7 @@ class Setting:
     option: str = ""
     is_example: bool = False
     only_in_form: bool = False
+    unless: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -74,10 +76,11 @@ def setting(
     option: str = "",
     is_example: bool = False,
     only_in_form: bool = False,
+    unless: str = "",
     **schema: Any,
 ) -> Setting:
     """A setting; `schema` is its JSON schema, such as `type="integer", minimum=1`."""
-    return Setting(default, title, description, schema, option, is_example, only_in_form)
+    return Setting(default, title, description, schema, option, is_example, only_in_form, unless)
 
 
 def with_defaults(settings: Settings, defaults: Mapping[str, Json]) -> dict[str, Setting]:

@@ -36,7 +36,7 @@ async def arrive(session: Session) -> Said:
 
 
 ARRIVED = Step("wait", arrive, wait=Wait("arrival_minutes", lambda run: f"See {run.id}."))
-IN_TRIGGERER = replace(ARRIVED, wait=Wait("arrival_minutes", lambda run: f"See {run.id}.", in_triggerer=True))
+IN_TRIGGERER = replace(ARRIVED, wait=Wait("arrival_minutes", lambda run: f"See {run.id}.", look=ARRIVED.work))
 CONTEXT: Any = {"params": {"arrival_minutes": 60}, "dag_run": SimpleNamespace(dag_id="move", run_id="1")}
 KINDS = {MomentTrigger: ARRIVED, WaitTrigger: IN_TRIGGERER}
 kinds = pytest.mark.parametrize(("trigger", "step"), KINDS.items(), ids=[kind.__name__ for kind in KINDS])
@@ -114,3 +114,31 @@ def test_a_step_that_has_nothing_to_wait_for_is_skipped() -> None:
     ANSWERS.append(Skipped("No link ends."))
     with pytest.raises(AirflowSkipException, match="No link ends"):
         sensor().execute(CONTEXT)
+
+
+AGAIN = replace(ARRIVED, wait=Wait("arrival_minutes", lambda run: f"See {run.id}.", again=True, missed="nobody came"))
+
+
+def test_a_wait_that_is_tried_again_lasts_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited(monkeypatch, 3600)
+    ANSWERS.extend([NotYet("4 are missing")] * 3)
+    before = time.time()
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(AGAIN).execute(CONTEXT)
+    assert 3590 < deferred.value.trigger.end - before < 3610
+    # After a look the task keeps its end.
+    with pytest.raises(TaskDeferred) as later:
+        sensor(AGAIN).resume(CONTEXT, {"end": before + 60})
+    assert later.value.trigger.end == before + 60
+    with pytest.raises(WaitTimedOut, match=r"^After 60 min nobody came: 4 are missing\. See move/1\.$"):
+        sensor(AGAIN).resume(CONTEXT, {"end": before})
+
+
+def test_a_step_says_when_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: 1000.0))
+    unlimited = replace(ARRIVED, wait=Wait("", poll_seconds=120.0, again=True))
+    for seconds, moment in ((None, 1120.0), (60.0, 1060.0)):
+        ANSWERS.append(NotYet("no window is open", seconds))
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor(unlimited).execute(CONTEXT)
+        assert deferred.value.trigger.moment == moment

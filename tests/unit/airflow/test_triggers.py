@@ -12,7 +12,6 @@ from airflow.triggers.base import BaseTrigger
 
 from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of, open_condition
 from pulsar_fleet.airflow.operators.messages import PulsarConsumeOperator
-from pulsar_fleet.airflow.sensors.migration import Milestone, open_milestone
 from pulsar_fleet.airflow.sensors.step import open_look
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
@@ -20,7 +19,6 @@ from pulsar_fleet.airflow.triggers.waiting import Look, Status, WaitTrigger
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 TOPIC = {"topic": "persistent://a/b/c", "subscription": "airflow"}
-MIGRATION = {"milestone": Milestone.DRAINED.value, "blue": "b", "green": "g", "moves": {"uri": "m"}, "run_id": "r"}
 LINKS = {"work": "steps:wait", "connections": {"clusters": ["b"]}, "conf": {}, "run_id": "r", "batch": {}}
 CONDITION = arguments_of(BacklogCondition(**TOPIC, at_most=3), "pulsar_blue")
 
@@ -28,13 +26,12 @@ CONDITION = arguments_of(BacklogCondition(**TOPIC, at_most=3), "pulsar_blue")
 @pytest.mark.parametrize(
     "trigger",
     [
-        WaitTrigger(look=open_milestone, arguments=MIGRATION, poll_seconds=5, until=9.0, end=9.0),
         WaitTrigger(look=open_condition, arguments=CONDITION, poll_seconds=30),
         WaitTrigger(look=open_look, arguments=LINKS, poll_seconds=5, until=8.0, end=9.0),
         MomentTrigger(moment=8.0, end=9.0),
         PulsarMessageTrigger(**TOPIC, subscription_type="failover", max_messages=7, interval_seconds=0),
     ],
-    ids=["milestone", "condition", "step", "moment", "messages"],
+    ids=["condition", "step", "moment", "messages"],
 )
 def test_a_trigger_is_rebuilt_from_what_it_serialises(trigger: BaseTrigger) -> None:
     path, arguments = trigger.serialize()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pulsar_fleet.cli.interrupts import Interrupted, Interrupts, run_interruptibly
+from pulsar_fleet.cli.interrupts import Interrupts, run_interruptibly
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def interrupted(*numbers: signal.Signals) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_step(notes: list[str], number: signal.Signals) -> None:
     interrupts = Interrupts(notes.append)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         interrupts.run(interrupted(number))
     assert (interrupts.requested, notes) == (True, [])
 
@@ -42,7 +42,7 @@ def test_a_step_that_must_not_stop_half_way_is_finished_first(notes: list[str]) 
 
 
 def test_a_second_signal_stops_it_at_once(notes: list[str]) -> None:
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         Interrupts(notes.append).run(interrupted(signal.SIGINT, signal.SIGINT), finish="It is finished first.")
 
 

@@ -8,26 +8,27 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.cli.commands.migration import _procedure
+from pulsar_fleet.cli.procedure import _begun, _resumed
 from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.request import DEFAULTS, MigrationRequest
+from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
 
 TERMINAL: Any = SimpleNamespace(note=lambda _: None)
 BLUE, GREEN = "http://blue:8080", "http://green:8080"
 
 
 def configured(**changed: Any) -> dict[str, Any]:
-    return {**DEFAULTS, "blue": BLUE, "green": GREEN, "namespaces": ["acme/orders"], **changed}
+    own = {name: value for name, value in DEFAULTS.items() if name in MIGRATION.settings}
+    return {**own, "blue": BLUE, "green": GREEN, "namespaces": ["acme/orders"], **changed}
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"green": None}, "Name two clusters"),
-        ({"namespaces": []}, "names no namespace"),
+        ({"green": None}, "Name the green: its admin URL or its Airflow connection id"),
+        ({"namespaces": []}, "Missing option --namespaces"),
         ({"namespaces": ["acme/orders/events"]}, "'acme/orders/events'"),
         ({"quiesce_seconds": 60.0}, "'quiesce_seconds' is 60.0: set it to at least 0.2 and at most 5"),
         ({"waivers": [{"id": "x"}]}, "does not have 'who'"),
@@ -36,28 +37,28 @@ def configured(**changed: Any) -> dict[str, Any]:
 )
 def test_an_invalid_argument_is_refused(records: Path, changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        _procedure(TERMINAL, Migration, "migrate", configured(**changed), None, yes=True)
+        _begun(TERMINAL, MIGRATION, configured(**changed), "migrate", yes=True)
 
 
 def test_a_resumed_run_takes_no_other_setting(records: Path) -> None:
     with pytest.raises(UsageError, match="--resume uses the recorded clusters and settings"):
-        _procedure(TERMINAL, Migration, "migrate", configured(), "cli/migrate-1", yes=True)
+        _resumed(MIGRATION, "cli/migrate-1", configured(), yes=True)
 
 
 def test_a_run_that_cannot_be_resumed_is_refused(records: Path) -> None:
     resuming = configured(blue=None, green=None, namespaces=[])
     with pytest.raises(NotFound, match="no run 'cli/nowhere'"):
-        _procedure(TERMINAL, Migration, "migrate", resuming, "cli/nowhere", yes=True)
+        _resumed(MIGRATION, "cli/nowhere", resuming, yes=True)
     ledger = Ledger.open()
     ledger.start_run("cli/migrate-1", "migrate_namespaces", {})
     with pytest.raises(UsageError, match="not a run of fail_back_namespaces"):
-        _procedure(TERMINAL, Failback, "fail-back", resuming, "cli/migrate-1", yes=True)
+        _resumed(FAILBACK, "cli/migrate-1", {}, yes=True)
     ledger.finish_run("cli/migrate-1", "succeeded")
     with pytest.raises(PreconditionFailed, match=r"has ended \(succeeded\)"):
-        _procedure(TERMINAL, Migration, "migrate", resuming, "cli/migrate-1", yes=True)
+        _resumed(MIGRATION, "cli/migrate-1", resuming, yes=True)
     ledger.start_run("migrate_namespaces/manual__1", "migrate_namespaces", {})
     with pytest.raises(PreconditionFailed, match="belongs to Airflow"):
-        _procedure(TERMINAL, Migration, "migrate", resuming, "migrate_namespaces/manual__1", yes=True)
+        _resumed(MIGRATION, "migrate_namespaces/manual__1", resuming, yes=True)
 
 
 def test_settings_that_are_not_configured_have_their_defaults() -> None:

@@ -69,52 +69,7 @@ class PlanApprovalOperator(ApprovalOperator):
         return f"{counted(self.planned['warnings'], 'warning')}.\n\n{text}"
 
     def _store(self, context: Context, answer: Mapping[str, Any]) -> None:
-        store_answer(context, f"plan {self.planned['id']}", answer)
-
-
-class WaveApprovalOperator(ApprovalOperator):
-    """Wait for a person to approve a wave, without a worker slot; *Reject* skips the next tasks and changes nothing.
-
-    With `auto_approve` no person is asked. A dry run ends here. Without an answer within `approval_hours` the wave is
-    rejected. The answer is stored in the run's artefacts.
-
-    :param checked: result of the task `check_gates`: `headline`, `findings`, `wave` and `text` (a reference).
-    """
-
-    template_fields: Collection[str] = (*ApprovalOperator.template_fields, "checked")
-
-    def __init__(self, *, checked: Any, **kwargs: Any) -> None:
-        super().__init__(subject="A wave waits for approval", defaults=self.REJECT, **kwargs)
-        self.checked: JsonObject = checked
-
-    def execute(self, context: Context) -> Any:
-        """Answer at once if no person is needed, else ask."""
-        from pulsar_fleet.ledger.artefacts import Reference
-
-        params = context["params"]
-        text = current_run(context).artefacts.read(Reference.from_json(self.checked["text"])).decode()
-        self.log.info("%s\n%s", self.checked["headline"], text)
-        if params["dry_run"]:
-            raise AirflowSkipException("Dry run: every gate was evaluated. Nothing has been changed.")
-        if params["auto_approve"]:
-            store_answer(
-                context, self._about, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"}
-            )
-            return None
-        self.subject, self.body = self.checked["headline"], text
-        self.response_timeout = timedelta(hours=params["approval_hours"])
-        return super().execute(context)
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Store the answer, then continue or skip the next tasks."""
-        if "error" not in event:
-            # Before the call below, which raises when it skips the next tasks.
-            store_answer(context, self._about, event)
-        return super().execute_complete(context, event)
-
-    @property
-    def _about(self) -> str:
-        return f"wave {self.checked['wave']}"
+        store_answer(context, self.planned["about"], answer)
 
 
 def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
@@ -64,61 +63,6 @@ class FleetJobOperator(SparkSubmitOperator):
         job = self._hook._submit_sp if self._hook else None
         if job is not None and job.stdout:
             job.stdout.close()
-
-
-_PROOFS = {
-    "verify_copy": "Compare the copied messages, and store the proof that the cut-over requires.",
-    "verify_messages": "Compare the old cluster's messages with their copy on the new cluster; fail unless they are "
-    "equal.",
-}
-
-
-class MigrationProofOperator(FleetJobOperator):
-    """Prove that green holds what was copied: in this task, above the run's `spark_above_entries` by the Spark job.
-
-    A job that was killed is submitted again by the next try, which continues the same proof. Fails unless the messages
-    are equal; returns the counts of the proof.
-
-    :param proof: before the cut-over `verify_copy`, at the end `verify_messages`.
-    :param checked: result of the task `check_gates`: `moves` (a reference).
-    :param source: connection id of the cluster that holds the originals (templated); `target` of the one with the copy.
-    """
-
-    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "checked", "source", "target")
-
-    def __init__(
-        self,
-        *,
-        proof: Literal["verify_copy", "verify_messages"],
-        checked: Any,
-        source: str,
-        target: str,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(task_id=proof, doc_md=_PROOFS[proof], name="verify-messages", driver_memory="1g", **kwargs)
-        self.proof = proof
-        self.checked: JsonObject = checked
-        self.source, self.target = source, target
-
-    def environment(self) -> dict[str, str]:
-        """The credentials of both clusters."""
-        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-        from pulsar_fleet.verification.job import job_environment
-
-        return job_environment(cluster_connection(self.source), cluster_connection(self.target))
-
-    def execute(self, context: Context) -> Any:
-        """Compare here, or submit and wait."""
-        from pulsar_fleet.airflow.conf import moves_of, procedure_of
-
-        submit = super().execute
-
-        async def job(request: str, result: str) -> None:
-            self.application_args = ["--request", request, "--result", result]
-            await asyncio.to_thread(submit, context)
-
-        prove = getattr(procedure_of(context), self.proof)
-        return asyncio.run(prove(moves_of(self.checked["moves"]), job))
 
 
 class SparkStepOperator(FleetJobOperator):

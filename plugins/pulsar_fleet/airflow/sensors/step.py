@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -53,7 +54,7 @@ class StepSensor(WaitingSensor):
         deferrable: bool = True,
         mode: str = "reschedule",
         poke_interval: timedelta | float | None = None,
-        timeout: timedelta | float = timedelta(days=14),
+        timeout: timedelta | float = timedelta(days=366),
         **kwargs: Any,
     ) -> None:
         assert step.wait is not None, f"{step.name} has no Wait"
@@ -61,7 +62,10 @@ class StepSensor(WaitingSensor):
         super().__init__(deferrable=deferrable, mode=mode, poke_interval=interval, timeout=timeout, **kwargs)
         self.batch = batch
         self._procedure, self._step, self._wait, self._conclude = procedure, step, step.wait, conclude
+        self._longest = float(self.timeout)
         self._run: Run | None = None
+        self._kept: dict[str, Any] = {}
+        self._seconds = float(self.poke_interval)
 
     def read(self, context: Context) -> tuple[bool, str]:
         """Run the step once; fails after the minutes of the setting."""
@@ -72,17 +76,32 @@ class StepSensor(WaitingSensor):
         said = asyncio.run(self._look(dict(context["params"]), self._run))
         if not isinstance(said, NotYet):
             return True, self._conclude(said, self.batch or {})
+        self._seconds = float(self.poke_interval) if said.seconds is None else said.seconds
         if self.remaining_seconds(context) <= 0:
             raise self.timed_out(said.said)
         return False, said.said
 
+    def execute(self, context: Context) -> Any:
+        """Wait here, or look once and defer."""
+        self._limit(context)
+        return super().execute(context)
+
     def remaining_seconds(self, context: Context) -> float:
-        """Until the minutes of the setting have passed; the first call begins to count."""
+        """Until the minutes of the setting have passed, unless each attempt waits as long again; the first call begins
+        to count."""
         from pulsar_fleet.procedures.runner import waited_seconds
 
-        limit = float(context["params"][self._wait.minutes]) * 60
-        self.timeout = min(float(self.timeout), limit)
-        return limit - waited_seconds(self._step, Session({}, current_run(context), {}, batch=self.batch or {}))
+        if self._wait.again:
+            return math.inf
+        session = Session({}, current_run(context), {}, batch=self.batch or {})
+        return self._limit(context) - waited_seconds(self._step, session)
+
+    def _limit(self, context: Context) -> float:
+        from pulsar_fleet.procedures.runner import wait_seconds
+
+        limit = wait_seconds(self._step, dict(context["params"]))
+        self.timeout = min(self._longest, limit)
+        return limit
 
     def timed_out(self, figures: str) -> WaitTimedOut:
         """The error with what is missing and what to do."""
@@ -94,11 +113,11 @@ class StepSensor(WaitingSensor):
     def trigger(self, context: Context, end: float) -> BaseTrigger:
         """What looks, or what sleeps until a worker looks again."""
         until = self.end_of_wait(context, end)
-        if not self._wait.in_triggerer:
-            return MomentTrigger(moment=min(time.time() + float(self.poke_interval), until), end=end)
-        conf, work = dict(context["params"]), self._step.work
+        if (look := self._wait.look) is None:
+            return MomentTrigger(moment=min(time.time() + self._seconds, until), end=end)
+        conf = dict(context["params"])
         arguments = {
-            "work": f"{work.__module__}:{work.__qualname__}",
+            "work": f"{look.__module__}:{look.__qualname__}",
             "connections": self._procedure.connections(conf, self.batch),
             "conf": conf,
             "run_id": current_run(context).id,
@@ -112,12 +131,14 @@ class StepSensor(WaitingSensor):
 
     def resume(self, context: Context, event: JsonObject) -> Any:
         """Look again: the newest figures decide."""
+        self._limit(context)
         return self.poke_or_defer(context, float(event["end"]))
 
     async def _look(self, conf: JsonObject, run: Run) -> Said:
         from pulsar_fleet.procedures.runner import run_step
 
-        async with _session(self._procedure.connections(conf, self.batch), conf, run, self.batch or {}) as session:
+        named = self._procedure.connections(conf, self.batch)
+        async with _session(named, conf, run, self.batch or {}, self._kept) as session:
             return await run_step(self._step, session)
 
 
@@ -126,14 +147,15 @@ async def open_look(
 ) -> Look:
     """The looks of a trigger: a worker goes on as soon as the step does not wait.
 
-    :param work: of the step, as `module:name`.
+    :param work: of the step, or what only looks, as `module:name`.
     """
     from pulsar_fleet.ledger.run import Run
 
     run, step = await asyncio.to_thread(Run.open, run_id), resolve_name(work)
+    kept: dict[str, Any] = {}
 
     async def look() -> tuple[bool, str]:
-        async with _session(connections, conf, run, batch) as session:
+        async with _session(connections, conf, run, batch, kept) as session:
             said = await step(session)
         return (False, said.said) if isinstance(said, NotYet) else (True, "")
 
@@ -142,11 +164,13 @@ async def open_look(
 
 @asynccontextmanager
 async def _session(
-    connections: Mapping[str, Sequence[str]], conf: JsonObject, run: Run, batch: JsonObject
+    connections: Mapping[str, Sequence[str]], conf: JsonObject, run: Run, batch: JsonObject, kept: dict[str, Any]
 ) -> AsyncIterator[Session]:
+    from pulsar_fleet.airflow.conf import dag_parsing
     from pulsar_fleet.airflow.hooks.pulsar import aread_connection
     from pulsar_fleet.procedures.runner import open_session
 
     named = {setting: [await aread_connection(name) for name in names] for setting, names in connections.items()}
-    async with open_session(conf, run, named, batch=batch, say=log.info) as session:
+    of_step: dict[str, Any] = {"batch": batch, "kept": kept, "say": log.info, "dag_parsing": dag_parsing}
+    async with open_session(conf, run, named, **of_step) as session:
         yield session

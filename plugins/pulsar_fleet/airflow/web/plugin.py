@@ -9,9 +9,8 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk import BaseOperatorLink
 
 from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator, WaveApprovalOperator
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import ProcedureTask
-from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
 from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.web import metrics
 from pulsar_fleet.airflow.web.app import app
@@ -29,19 +28,16 @@ log = logging.getLogger(__name__)
 def _operators() -> list[type[BaseOperator]]:
     """The classes of the procedures' tasks; those of Spark need its extra."""
     classes: list[type[BaseOperator]] = [
-        ChangeWindowSensor,
         ForwardAcknowledgmentsOperator,
-        MigrationSensor,
         PlanApprovalOperator,
         ProcedureTask,
         StepSensor,
-        WaveApprovalOperator,
     ]
     try:
         from pulsar_fleet.airflow.operators import spark
     except ImportError:
         return classes
-    return [*classes, spark.MigrationProofOperator, spark.SparkStepOperator]
+    return [*classes, spark.SparkStepOperator]
 
 
 OPERATORS = _operators()

@@ -139,11 +139,6 @@ def lease_of(run: Run) -> Lease:
     return Lease(run=run.id, started=started, process=run.process, expires=time.time() + LEASE_SECONDS)
 
 
-def this_process() -> str:
-    """`host:pid` of this process, for a run that one process executes."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> tuple[str, ...]:
     """Returns the names of which the run had no lease."""
     lease = lease_of(run)

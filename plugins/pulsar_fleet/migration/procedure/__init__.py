@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from pulsar_fleet.migration.procedure.common import Procedure
 from pulsar_fleet.migration.procedure.failback import Failback
-from pulsar_fleet.migration.procedure.migration import Migration
+from pulsar_fleet.migration.procedure.migration import Migration, following_wave
 
-__all__ = ["PROCEDURES", "Failback", "Migration", "Procedure"]
+__all__ = ["PROCEDURES", "Failback", "Migration", "Procedure", "following_wave"]
 
 PROCEDURES: Mapping[str, type[Migration] | type[Failback]] = {kind.NAME: kind for kind in (Migration, Failback)}
 """Name of a procedure in the ledger, which is the id of its DAG → its class."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
@@ -66,6 +67,22 @@ class Procedure(ABC):
         return parse_waivers(self.request.waivers)
 
     @property
+    def moves(self) -> Moves:
+        """What moves in this run; `NotFound` before the gates passed."""
+        moves = find_moves(self.run)
+        if moves is None:
+            raise NotFound(f"The records of {self.run.id!r} have no list of what moves: start a new run.")
+        return moves
+
+    @property
+    def original(self) -> OriginalSettings:
+        """The settings of the old cluster before the freeze; `NotFound` before it."""
+        original = find_original_settings(self.run)
+        if original is None:
+            raise NotFound(f"The records of {self.run.id!r} have no original settings: start a new run.")
+        return original
+
+    @property
     @abstractmethod
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
@@ -100,8 +117,13 @@ class Procedure(ABC):
         limit = request.max_bytes_per_second
         return ProofReader(job=job, job_above=request.spark_above_entries, max_bytes_per_second=limit)
 
-    async def cut_over(self, moves: Moves, original: OriginalSettings) -> Reference:
-        """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""
+    async def cut_over(
+        self, moves: Moves, original: OriginalSettings, *, stopping: Callable[[], bool] = lambda: False
+    ) -> Reference:
+        """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return.
+
+        :param stopping: asked after each namespace: whether a person wants to stop.
+        """
         return await steps.cut_over(
             self.sides,
             self.run,
@@ -110,6 +132,7 @@ class Procedure(ABC):
             quiesce_seconds=float(self.request.quiesce_seconds),
             individually_acknowledged=self._individually_acknowledged,
             proof_max_age_minutes=float(self.request.proof_max_age_minutes),
+            stopping=stopping,
         )
 
     @property

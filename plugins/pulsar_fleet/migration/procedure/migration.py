@@ -150,12 +150,14 @@ class Migration(Procedure):
         """As for every procedure; deletion of inactive topics is restored on request."""
         return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
 
-    def next_wave(self) -> int | None:
-        """The number of the next wave in the plan; None after the last."""
-        following = self.request.wave + 1
-        return following if following <= len(read_plan(self._planned_by).waves) else None
 
-    def next_run(self, number: int) -> tuple[str, JsonObject]:
-        """The id of the run for wave `number`, and the settings that differ from those of this run."""
-        first = self.request.continues or self.run.id
-        return f"{first}__wave-{number}", {"continues": first, "wave": number}
+def following_wave(run: Run, conf: Mapping[str, Any]) -> tuple[str, JsonObject] | None:
+    """The id of the run for the next wave of the plan, and the settings that differ from those of this run.
+
+    None after the last wave.
+    """
+    request = MigrationRequest.of(conf)
+    first, number = request.continues or run.id, request.wave + 1
+    if number > len(read_plan(replace(run, id=first)).waves):
+        return None
+    return f"{first}__wave-{number}", {"continues": first, "wave": number}

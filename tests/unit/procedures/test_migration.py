@@ -1,0 +1,128 @@
+"""The change windows of a migration, the run of its next wave, and when it can be undone; without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import WAVES
+from pulsar_fleet.migration.model import Phase, Strategy
+from pulsar_fleet.migration.procedure import Migration
+from pulsar_fleet.migration.waves.planner import Limits, Member, plan_waves
+from pulsar_fleet.procedures import migration, runner
+from pulsar_fleet.procedures.migration import MIGRATION
+from pulsar_fleet.procedures.procedure import NextRun, NotYet, Said, Session, Skipped
+from pulsar_fleet.procedures.runner import may_have_changed
+
+NOW = datetime(2026, 3, 2, 21, 0, tzinfo=UTC)
+CONF = {"blue": "b", "green": "g", "namespaces": ["acme/orders"], "change_windows": [], "freeze_windows": []}
+
+
+@pytest.fixture
+def run(records: object) -> Run:
+    """A run of a migration that has begun."""
+    run = Run.open("migrate_namespaces/1")
+    run.ledger.start_run(run.id, MIGRATION.name, CONF)
+    return run
+
+
+@pytest.fixture
+def renewed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Renewals of the lease; the time is `NOW`."""
+    renewals: list[bool] = []
+
+    async def keep_lease(_: Migration) -> None:
+        renewals.append(True)
+
+    monkeypatch.setattr(Migration, "keep_lease", keep_lease)
+    monkeypatch.setattr(migration, "datetime", SimpleNamespace(now=lambda zone: NOW.astimezone(zone)))
+    return renewals
+
+
+def look(run: Run, window: str) -> Said:
+    """Look once whether this change window is open."""
+    sides = {name: (ClusterConnection(name=name, admin_url="http://127.0.0.1:9"),) for name in ("blue", "green")}
+    session = Session({**CONF, "change_windows": [window]}, run, {}, sides)
+    return asyncio.run(migration.wait_for_window(session))
+
+
+def test_inside_a_change_window_a_wave_goes_on(run: Run, renewed: list[bool]) -> None:
+    assert look(run, "daily 21:00-22:00") == "This wave may be cut over now."
+    assert renewed == []
+
+
+@pytest.mark.parametrize(
+    ("window", "again"),
+    [("daily 21:01-22:00", timedelta(minutes=1)), ("daily 23:00-24:00", timedelta(minutes=2))],
+    ids=["opens soon", "opens after the lease"],
+)
+def test_outside_a_change_window_a_wave_looks_again_when_it_opens(
+    run: Run, window: str, again: timedelta, renewed: list[bool]
+) -> None:
+    said = look(run, window)
+    assert isinstance(said, NotYet)
+    assert (said.seconds, renewed) == (again.total_seconds(), [True])
+
+
+def test_a_wave_whose_change_window_never_opens_fails(run: Run, renewed: list[bool]) -> None:
+    with pytest.raises(PreconditionFailed, match="correct 'change_windows'"):
+        look(run, "2026-01-01T00:00/2026-01-02T00:00")
+
+
+def following(run: Run, **conf: Any) -> NextRun | Skipped | None:
+    return runner.following(MIGRATION, run, {**CONF, "next_waves": True, **conf})
+
+
+def test_after_a_wave_the_next_one_of_the_same_plan_follows(run: Run) -> None:
+    members = [
+        Member(namespace=NamespaceName("acme", name), strategy=Strategy.REDIRECT, reason="it drains")
+        for name in ("a", "b")
+    ]
+    run.artefacts.write_json(run.id, WAVES, plan_waves(members, Limits(namespaces=1)).to_json())
+    # What nobody approved, and what has changed nothing, is followed by no wave.
+    assert isinstance(following(run), Skipped)
+    store_approval(run, "wave 1", REJECTED, by="ops", at="")
+    assert isinstance(following(run), Skipped)
+    store_approval(run, "wave 1", APPROVED, by="ops", at="")
+    assert isinstance(following(run, dry_run=True), Skipped)
+    assert following(run) == NextRun(f"{run.id}__wave-2", {"continues": run.id, "wave": 2})
+    off = following(run, next_waves=False)
+    assert isinstance(off, Skipped)
+    assert f"--continues {run.id} --wave 2" in off.reason
+    second = Run.open(f"{run.id}__wave-2")
+    store_approval(second, "wave 2", APPROVED, by="ops", at="")
+    assert following(second, continues=run.id, wave=2) is None
+
+
+@pytest.mark.parametrize(
+    ("phases", "commands"),
+    [
+        ((), ()),
+        ((Phase.CHECKED, Phase.PREPARED), ("pulsar-fleet abort migrate_namespaces/1",)),
+        ((Phase.PREPARED, Phase.QUIESCED), ("pulsar-fleet abort migrate_namespaces/1",)),
+        ((Phase.QUIESCED, Phase.CUT_OVER), ()),
+    ],
+    ids=["nothing", "prepared", "quiesced", "cut over"],
+)
+def test_a_run_can_be_aborted_until_a_topic_is_terminated(
+    run: Run, phases: tuple[Phase, ...], commands: tuple[str, ...]
+) -> None:
+    for phase in phases:
+        run.ledger.enter_phase(run.id, "acme/orders", phase)
+    assert migration.end(run, CONF, {"cut_over": "no answer"}).undo == commands
+
+
+def test_a_run_whose_gates_passed_has_changed_nothing(run: Run) -> None:
+    run.ledger.enter_phase(run.id, "acme/orders", Phase.CHECKED)
+    assert not may_have_changed(run)
+    run.ledger.enter_phase(run.id, "acme/orders", Phase.PREPARED)
+    assert may_have_changed(run)
