@@ -29,7 +29,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof.steps import verify_copy
 from pulsar_fleet.migration.request import QUIESCE_SECONDS

@@ -6,8 +6,8 @@ from typing import Any
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.migration.facts import Absence, PartitionState
 from pulsar_fleet.migration.model import Move, PartitionClients, Strategy
-from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")

@@ -24,10 +24,10 @@ from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.drain.monitor import DrainStatus
 from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
-from pulsar_fleet.migration.preflight.flagged import flagged_names
+from pulsar_fleet.migration.preflight.view import flagged_names
 from pulsar_fleet.migration.prepare.brokers import restore_brokers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.steps import cut_over, freeze_blue, restore_blue
 from pulsar_sandbox.workload.live import AUDIT, CONSUMED, EVENTS, EVENTS_PARTITIONS, NumberedMessage
 

@@ -9,9 +9,9 @@ from tests.support.snapshots import EVENTS, ORDERS, Clusters, clean_pair, full_p
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, RedirectProbe, Survey, View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.snapshot.model import Snapshot
 
 NAME = NamespaceName.parse(ORDERS)

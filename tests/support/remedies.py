@@ -31,7 +31,7 @@ CATALOGUES = (
     "preflight/checks",
     "migration/preflight/gates",
     "migration/failback/checks.py",
-    "migration/proof/freshness.py",
+    "migration/proof/baseline.py",
 )
 """Where findings with remedies are defined, relative to the package."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,11 +66,21 @@ def test_a_table_of_findings_has_only_findings_that_exist(table: Iterable[str]) 
 
 
 def _remedies() -> str:
-    """The texts of the modules that print findings, with the parts of one text joined."""
+    """The texts of the modules that print findings."""
     root = REPOSITORY / "plugins" / "pulsar_fleet"
     paths = [*root.glob("preflight/checks/*.py"), *root.glob("migration/preflight/gates/*.py")]
-    paths += [root / "migration/failback/checks.py", root / "migration/proof/freshness.py"]
-    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in paths))
+    paths += [root / "migration/failback/checks.py", root / "migration/proof/baseline.py"]
+    return "\n".join(text for path in paths for text in _texts(ast.parse(path.read_text())))
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant):
+            yield str(node.value)
+        else:
+            yield from _texts(node)
 
 
 def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:

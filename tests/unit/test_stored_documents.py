@@ -20,15 +20,14 @@ from pulsar_fleet.migration.abort import AbortResult
 from pulsar_fleet.migration.cleanup import Leftovers, NamespaceCleanUp
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
 from pulsar_fleet.migration.drain.forecast import Forecast, Sample
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
-from pulsar_fleet.migration.drain.state import DrainState, NamespaceState, SideState
+from pulsar_fleet.migration.drain.state import DrainState, Incident, IncidentKind, NamespaceState, Remedy, SideState
+from pulsar_fleet.migration.facts import Absence, PartitionState
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.proof.freshness import ProofBaseline
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+from pulsar_fleet.migration.proof.baseline import ProofBaseline
 from pulsar_fleet.migration.proof.reader import Unfinished
-from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
 from pulsar_fleet.migration.waves.steps import SelectedWave

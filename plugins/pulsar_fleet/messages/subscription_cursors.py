@@ -9,8 +9,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE, SubscriptionStats, TopicStats
-from pulsar_fleet.messages.intervals import Intervals, unread_entries
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

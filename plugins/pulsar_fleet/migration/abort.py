@@ -23,9 +23,9 @@ from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import held, release
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.reserved_subscriptions import read_reserved_subscriptions
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.restore import restore_blue
+from pulsar_fleet.migration.prepare.target import read_reserved_subscriptions
 from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome

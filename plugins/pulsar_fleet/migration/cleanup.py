@@ -21,9 +21,9 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.confirmation import incomplete_text, unterminated
+from pulsar_fleet.migration.cutover.termination import incomplete_text, unterminated
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.snapshot.resources import subscriptions_in_info

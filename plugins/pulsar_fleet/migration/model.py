@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.facts import NamespaceFacts
 
 
 class Phase(StrEnum):

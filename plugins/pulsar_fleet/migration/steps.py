@@ -17,10 +17,15 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, register_cluster, topics_without
+from pulsar_fleet.links.cluster_lists import (
+    allow_cluster,
+    begin_replication,
+    copy_from,
+    register_cluster,
+    topics_without,
+)
 from pulsar_fleet.links.lag import read_replication_progress
 from pulsar_fleet.links.partition_stats import required_stats
-from pulsar_fleet.links.start_position import copy_from
 from pulsar_fleet.migration import cleanup
 from pulsar_fleet.migration.artefacts import MOVES, WAVES
 from pulsar_fleet.migration.clusters import Sides
@@ -31,8 +36,8 @@ from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare import freeze, restore, target
 from pulsar_fleet.migration.prepare.lease import holding, release, renew_while_waiting, require_free
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.reserved_subscriptions import reserve_subscriptions, store_reserved_subscriptions
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+from pulsar_fleet.migration.prepare.target import reserve_subscriptions, store_reserved_subscriptions
 from pulsar_fleet.migration.proof import steps as proof
 from pulsar_fleet.migration.proof.steps import verify_subscriptions
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread

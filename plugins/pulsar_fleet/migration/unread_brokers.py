@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.gate_findings import reported_findings
+from pulsar_fleet.migration.artefacts import FINDINGS, FINDINGS_BEFORE_CUT_OVER
+from pulsar_fleet.preflight.findings import Finding
 
 NOT_READABLE = "broker-not-readable"
 """The finding; a run with it goes on with a waiver only."""
@@ -57,3 +58,15 @@ async def read_settings(admin: AdminClient, run: Run) -> BrokerSettings:
     brokers, unread = await brokers_to_ask(admin, accepted_as_unread(run))
     answers = await asyncio.gather(*map(admin.runtime_configuration, brokers))
     return BrokerSettings(dict(zip(brokers, answers, strict=True)), unread)
+
+
+def reported_findings(run: Run) -> list[Finding]:
+    """The findings of both evaluations of the gates; a run with a blocker among them has a waiver, or ended there."""
+    rows = [*(run.stored(FINDINGS) or ()), *(run.stored(FINDINGS_BEFORE_CUT_OVER) or ())]
+    return [Finding.from_json(row) for row in rows]
+
+
+def not_reported(findings: Iterable[Finding], reported: Iterable[Finding]) -> list[Finding]:
+    """The findings that the gates did not report, by id and resource: what they reported has a waiver."""
+    known = {(finding.id, finding.resource) for finding in reported}
+    return [finding for finding in findings if (finding.id, finding.resource) not in known]

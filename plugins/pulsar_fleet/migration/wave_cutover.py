@@ -17,27 +17,24 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
-from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged
+from pulsar_fleet.migration.cutover.redirect import ClusterFlag, Redirect, is_flagged, together
 from pulsar_fleet.migration.cutover.termination import (
     is_moved,
     read_terminations,
     unterminated_partitions,
     without_moved,
 )
-from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.preflight.late_clients import require_following_clients
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
-from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
+from pulsar_fleet.migration.preflight.settled_brokers import require_following_clients, require_settled_brokers
 from pulsar_fleet.migration.prepare import freeze
-from pulsar_fleet.migration.prepare.inactive_topics import keep_unused, recreate_missing
+from pulsar_fleet.migration.prepare.freeze import keep_unused, recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, renew
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
-from pulsar_fleet.migration.repoint.state import RepointState
-from pulsar_fleet.migration.repoint.steps import read_state
+from pulsar_fleet.migration.repoint.steps import RepointState, read_state
 from pulsar_fleet.migration.repoint.terminate import terminate_namespace
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached

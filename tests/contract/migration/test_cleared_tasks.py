@@ -21,7 +21,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox.workload.live import NumberedMessage

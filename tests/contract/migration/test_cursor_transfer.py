@@ -30,13 +30,12 @@ from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import begin_replication, end_replication, register_cluster
-from pulsar_fleet.links.start_position import copy_from
+from pulsar_fleet.links.cluster_lists import begin_replication, copy_from, end_replication, register_cluster
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
-from pulsar_fleet.migration.preflight.earlier_copies import read_uncopied
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.preflight.copied_policies import read_uncopied
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.proof.steps import verify_messages as prove_messages
 from pulsar_fleet.migration.proof.steps import verify_subscriptions
 from pulsar_fleet.migration.steps import (

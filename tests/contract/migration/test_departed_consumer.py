@@ -15,8 +15,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind
 from pulsar_fleet.migration.drain.monitor import DrainStatus
+from pulsar_fleet.migration.drain.state import Incident, IncidentKind
 from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_sandbox.workload import drain_subscription
 

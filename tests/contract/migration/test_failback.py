@@ -31,7 +31,7 @@ from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.lease import release
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof.steps import verify_copy, verify_messages, verify_subscriptions
 from pulsar_fleet.migration.steps import (

@@ -12,8 +12,8 @@ from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.cutover.redirect import Redirect, store_redirect
 from pulsar_fleet.migration.cutover.termination import wait_producers_left
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.remediate import RemedyContext, remediate
+from pulsar_fleet.migration.drain.state import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.prepare.overrides import QUIESCED_RATE, restore_publish_rates, throttle_producers
 

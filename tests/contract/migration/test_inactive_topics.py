@@ -22,7 +22,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.prepare import target
-from pulsar_fleet.migration.prepare.inactive_topics import keep_unused
+from pulsar_fleet.migration.prepare.freeze import keep_unused
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.plan import Plan
 from pulsar_sandbox import Sandbox

@@ -23,15 +23,15 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS, REDIRECT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.remediate import RemedyContext, remediate
+from pulsar_fleet.migration.drain.state import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.failback.steps import check_failback
 from pulsar_fleet.migration.model import Move, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, View
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES

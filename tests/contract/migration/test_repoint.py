@@ -36,7 +36,7 @@ from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.repoint.steps import repoint_progress
 from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.report.migration import store_migration_report

@@ -25,7 +25,7 @@ from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import BASELINE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.procedure import Migration
 from pulsar_sandbox.workload.live import NumberedMessage
 

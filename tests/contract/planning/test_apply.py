@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.freeze import recreate_missing
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets

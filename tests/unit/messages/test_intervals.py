@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.cluster.statistics.cursors import Cursor
-from pulsar_fleet.messages.intervals import Intervals, unread_entries
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 
 NUMBERS = st.frozensets(st.integers(0, 40))
 RUNS = st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), max_size=12)

@@ -14,8 +14,12 @@ from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import WAVE_TEXT, WAVES
 from pulsar_fleet.migration.model import Moves, Strategy, plan_move
-from pulsar_fleet.migration.waves.approval_facts import drain_seconds, drain_sentence, verification_sentence
-from pulsar_fleet.migration.waves.approval_text import wave_members
+from pulsar_fleet.migration.waves.approval_text import (
+    drain_seconds,
+    drain_sentence,
+    verification_sentence,
+    wave_members,
+)
 from pulsar_fleet.migration.waves.planner import Member, plan_waves
 from pulsar_fleet.migration.waves.steps import select_wave
 

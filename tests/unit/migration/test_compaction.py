@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.migration.stats.compaction import CompactedView, compacted_view
+from pulsar_fleet.migration.facts import CompactedView, compacted_view
 
 LOG: JsonObject = {
     "ledgers": [{"ledgerId": 7, "entries": 20}, {"ledgerId": 9, "entries": 0}],

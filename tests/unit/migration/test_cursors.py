@@ -15,10 +15,9 @@ from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.copies import REPLICATED_FROM, SOURCE_POSITION, Copies
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
-from pulsar_fleet.migration.subscriptions.position_map import PositionMap
+from pulsar_fleet.migration.subscriptions.transfer import PositionMap
 from pulsar_fleet.migration.subscriptions.transfer_plan import (
     MAX_CARRIED,
     IndividuallyAcknowledged,

@@ -27,8 +27,8 @@ from pulsar_fleet.migration.drain.state import (
     NamespaceState,
     SideState,
 )
+from pulsar_fleet.migration.facts import Absence, read_loaded
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.stats.partition_state import Absence, read_loaded
 
 CLUSTERS = {"blue": "east", "green": "west"}
 BEFORE = stats("p-1", "p-2", billing=(7, ["c-1"]))

@@ -43,12 +43,11 @@ from tests.support.snapshots import (
 from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.migration.facts import CompactedView, FlaggedNamespace, NamespaceFacts, Uncopied
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, Expectations, View
-from pulsar_fleet.migration.stats.compaction import CompactedView
-from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts, Uncopied
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 from pulsar_fleet.snapshot.model import TopicPolicyState

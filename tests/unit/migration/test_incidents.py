@@ -13,9 +13,7 @@ from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, sta
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.drain.detect import detect_incidents
-from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
-from pulsar_fleet.migration.drain.permissions import missing_grants
+from pulsar_fleet.migration.drain.detect import detect_incidents, missing_grants
 from pulsar_fleet.migration.drain.remediate import (
     ATTEMPT_INTERVAL_SECONDS,
     MAX_ATTEMPTS,
@@ -24,10 +22,9 @@ from pulsar_fleet.migration.drain.remediate import (
     is_exhausted,
     may_attempt,
 )
-from pulsar_fleet.migration.drain.state import NamespaceState
+from pulsar_fleet.migration.drain.state import DrainFacts, Incident, IncidentKind, NamespaceState, Remedy
+from pulsar_fleet.migration.facts import Absence, absent_clients
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.stats.clients import absent_clients
-from pulsar_fleet.migration.stats.partition_state import Absence
 from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, store_gate_clients
 
 BEFORE = stats("p-1", billing=(7, ["c-1"]))

@@ -10,8 +10,8 @@ import pytest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.lag import Lag, lag_of
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, plan_move, reversal_text
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")

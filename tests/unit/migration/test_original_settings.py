@@ -23,7 +23,7 @@ from pulsar_fleet.cluster.runs.overrides import (
     overrides_in,
     without_overrides,
 )
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings, with_original_tenants
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings, with_original_tenants
 from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
 ORDERS, AUDIT = NamespaceName("acme", "orders"), NamespaceName("acme", "audit")

@@ -6,8 +6,7 @@ import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.procedure.failback import Failback
-from pulsar_fleet.migration.procedure.migration import Migration
+from pulsar_fleet.migration.procedure import Failback, Migration
 
 CLUSTERS = {"blue": "b", "green": "g", "namespaces": ["acme/orders"]}
 

@@ -9,9 +9,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import PROOF_SPEED, WAVE_TEXT, WAVES
 from pulsar_fleet.migration.model import Move, Moves, Strategy, plan_move
-from pulsar_fleet.migration.waves.approval_text import wave_members
-from pulsar_fleet.migration.waves.planner import Member, plan_waves
-from pulsar_fleet.migration.waves.proof_forecast import (
+from pulsar_fleet.migration.waves.approval_text import (
     FASTEST,
     LEAST_BYTES,
     SLOWEST,
@@ -19,7 +17,9 @@ from pulsar_fleet.migration.waves.proof_forecast import (
     largest_proof,
     proof_sentence,
     record_speed,
+    wave_members,
 )
+from pulsar_fleet.migration.waves.planner import Member, plan_waves
 from pulsar_fleet.migration.waves.steps import select_wave
 
 ORDERS, AUDIT = (NamespaceName("acme", name) for name in ("orders", "audit"))

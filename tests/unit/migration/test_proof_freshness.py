@@ -9,8 +9,7 @@ from tests.support.remedies import require_harmless
 
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.migration.proof.baseline import policy_fingerprints
-from pulsar_fleet.migration.proof.freshness import Growth, ProofBaseline, stale, uncopied
+from pulsar_fleet.migration.proof.baseline import Growth, ProofBaseline, policy_fingerprints, stale, uncopied
 
 CLUSTERS = {"blue": "east", "green": "west"}
 PROVEN = ProofBaseline(

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.cutover.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.snapshot import resources
 
 KEYS = {"serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls"}

@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
-from pulsar_fleet.migration.repoint.state import (
+from pulsar_fleet.migration.repoint.steps import (
     SETTLED_SECONDS,
     NamespaceWatch,
     PartitionWatch,

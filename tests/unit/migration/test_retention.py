@@ -9,8 +9,7 @@ from tests.support.snapshots import full_pair
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
-from pulsar_fleet.migration.stats.retention import retained_by
+from pulsar_fleet.migration.facts import EffectivePolicies, retained_by
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 
 NAME = NamespaceName("acme", "orders")

@@ -15,10 +15,10 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.migration.cutover import termination
-from pulsar_fleet.migration.cutover.confirmation import incomplete_text
 from pulsar_fleet.migration.cutover.termination import (
     Terminations,
     ended_by_owner,
+    incomplete_text,
     is_moved,
     wait_producers_left,
     wait_terminated,

@@ -12,9 +12,9 @@ from tests.support.migration_view import partition, subscription, view, with_fac
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Strategy, plan_move
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown, wave_members
 from pulsar_fleet.migration.waves.planner import Limits, Member, Wave, WavePlan, plan_waves
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.entries import CountedEntries
 from pulsar_fleet.replication.failover.measure import forecast_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.positions import Intervals
 from pulsar_fleet.replication.failover.entries import CountedEntries
 from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast, TopicLoad
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome

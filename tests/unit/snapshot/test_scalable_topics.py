@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.admin.scalable_topics import deleted_namespace
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.migration.cleanup import Leftovers
-from pulsar_fleet.migration.stats.partition_state import read_loaded
+from pulsar_fleet.migration.facts import read_loaded
 from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.planning.build import align, plan_changes
 from pulsar_fleet.planning.comparison import compare, comparison_text

@@ -17,8 +17,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.messages.copies import SOURCE_POSITION
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.protocol.stored_message import StoredMessage
 from pulsar_fleet.messages.ranges import Range, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor

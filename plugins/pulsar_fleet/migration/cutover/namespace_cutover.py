@@ -20,24 +20,27 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods
-from pulsar_fleet.migration.cutover.confirmation import confirm_termination, unterminated_causes
-from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
+from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, throttle_rate, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import (
+    ClusterFlag,
     Redirect,
     is_flagged,
     read_clients,
+    reconnect_consumers,
     require_green,
     set_flag,
     store_redirect,
 )
-from pulsar_fleet.migration.cutover.termination import Terminations, wait_producers_left
-from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, reconnect_consumers
+from pulsar_fleet.migration.cutover.termination import (
+    Terminations,
+    confirm_termination,
+    unterminated_causes,
+    wait_producers_left,
+)
+from pulsar_fleet.migration.facts import ConnectedClients
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import Throttle
-from pulsar_fleet.migration.prepare.throttle_rate import throttle_rate
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings, Throttle
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
-from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
     TransferredCursor,

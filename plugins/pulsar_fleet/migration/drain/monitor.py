@@ -18,15 +18,12 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged, is_stored
-from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, detect_incidents, missing_clients
+from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, detect_incidents, missing_clients, missing_grants
 from pulsar_fleet.migration.drain.forecast import Forecast, forecast
-from pulsar_fleet.migration.drain.incident import DrainFacts, Incident
-from pulsar_fleet.migration.drain.permissions import missing_grants
 from pulsar_fleet.migration.drain.poll import LoadedPartitions, list_loaded, probe_producers, read_partitions
-from pulsar_fleet.migration.drain.state import DrainState, NamespaceState, SideState
+from pulsar_fleet.migration.drain.state import DrainFacts, DrainState, Incident, NamespaceState, SideState
+from pulsar_fleet.migration.facts import Absence, ConnectedClients, PartitionState, PartitionStates
 from pulsar_fleet.migration.model import Move, PartitionClients
-from pulsar_fleet.migration.stats.clients import ConnectedClients
-from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, PartitionStates
 
 
 @dataclass(frozen=True, slots=True)

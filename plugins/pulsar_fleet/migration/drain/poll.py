@@ -20,7 +20,7 @@ from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import WireConnection
 from pulsar_fleet.messages.protocol.lookup import Brokers
 from pulsar_fleet.migration.drain.state import Entrance
-from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, read_loaded
+from pulsar_fleet.migration.facts import Absence, PartitionState, read_loaded
 from pulsar_fleet.migration.unread_brokers import brokers_to_ask
 
 log = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,17 +15,62 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
-from pulsar_fleet.migration.cutover.redirect import Redirect, set_cluster_flag, set_flag, store_redirect
+from pulsar_fleet.migration.cutover.redirect import (
+    Redirect,
+    set_cluster_flag,
+    set_flag,
+    set_to_end,
+    store_redirect,
+    waiting_subscriptions,
+)
 from pulsar_fleet.migration.cutover.termination import read_terminations, wait_terminated
-from pulsar_fleet.migration.cutover.whole_cluster import set_to_end, waiting_subscriptions
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
-from pulsar_fleet.migration.drain.permissions import missing_grants
-from pulsar_fleet.migration.model import Move, Phase
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import Throttle
+from pulsar_fleet.migration.drain.detect import missing_grants
+from pulsar_fleet.migration.drain.poll import read_partitions
+from pulsar_fleet.migration.drain.state import Incident, IncidentKind, Remedy
+from pulsar_fleet.migration.facts import Absence
+from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings, Throttle
+
+
+async def load_unloaded(sides: Sides, run: Run, moves: Moves) -> None:
+    """Load the partitions that blue answers as already migrated: their cursors and bounds cannot be read otherwise.
+
+    As the drain does: the flag of their namespace is cleared for a moment, and the remedy is recorded; after some
+    attempts, or where it fails, they stay unloaded. One call for each partition.
+    """
+    before = find_original_settings(run)
+    if before is None:
+        return
+    async with sides.open() as (blue, green):
+        for move in moves.moves:
+            incident = await _incident(blue, move) if move.strategy.redirects else None
+            if incident and may_attempt(incident, attempts_of(run), time.time()):
+                redirect = redirect_of(sides, run)
+                context = RemedyContext(blue=blue, green=green, move=move, redirect=redirect, before=before, run=run)
+                await remediate(incident, context)
+
+
+async def _incident(blue: AdminClient, move: Move) -> Incident | None:
+    states = await read_partitions(blue, move.partitions, time.time(), together=True)
+    unloaded = [str(topic) for topic, state in states.items() if state.absence is Absence.UNLOADED]
+    if not unloaded:
+        return None
+    return Incident(
+        kind=IncidentKind.UNLOADED,
+        namespace=str(move.namespace),
+        subject=unloaded[0],
+        sentence=f"{blue.connection.name} has unloaded {listed(unloaded)} under the flag: nothing of it can be read.",
+        remedy=Remedy.RELOAD,
+        topics=tuple(unloaded),
+    )
+
 
 log = logging.getLogger(__name__)
 

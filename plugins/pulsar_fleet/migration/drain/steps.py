@@ -15,17 +15,16 @@ from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import BROKERS, DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.confirmation import unterminated
-from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
+from pulsar_fleet.migration.cutover.termination import unterminated
 from pulsar_fleet.migration.drain.monitor import DrainMonitor, DrainStatus
 from pulsar_fleet.migration.drain.remediate import RemedyContext, attempts_of, is_exhausted, may_attempt, remediate
-from pulsar_fleet.migration.drain.state import DrainState
+from pulsar_fleet.migration.drain.state import DrainState, Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, stored_clients, with_clients
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 

@@ -30,6 +30,7 @@ from pulsar_fleet.migration.cleanup import redirects_at_once, remove_topic, unlo
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace, LeftoverTopic
 from pulsar_fleet.migration.model import Phase, Strategy, choose_strategy, is_reversible
@@ -37,11 +38,9 @@ from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View, without_leftovers
-from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.freeze import find_original_settings, recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
 from pulsar_fleet.migration.scope import parse_scope
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, Snapshot, SubscriptionState

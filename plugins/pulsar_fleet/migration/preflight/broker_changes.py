@@ -10,9 +10,9 @@ from typing import Self
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.migration.gate_findings import not_reported
 from pulsar_fleet.migration.preflight.gates.brokers import checks_are_on, creation_is_off
 from pulsar_fleet.migration.preflight.view import ClusterFacts
+from pulsar_fleet.migration.unread_brokers import not_reported
 from pulsar_fleet.preflight.checks.versions import brokers_run_supported_versions
 from pulsar_fleet.preflight.context import Pair
 from pulsar_fleet.preflight.findings import Finding, blockers

@@ -1,19 +1,175 @@
-"""The policies under which a run copies and compares: as they are on blue, and as they will be on green (pure)."""
+"""What a copy by geo-replication takes over and what not: policies, compaction, transactions, earlier copies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import Layer
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.links.partition_stats import internal_stats_documents
+from pulsar_fleet.messages.clients.compacted import first_compacted
+from pulsar_fleet.messages.copies import Copies
+from pulsar_fleet.messages.positions import Intervals, Ledgers
+from pulsar_fleet.messages.ranges import EARLIEST
+from pulsar_fleet.messages.subscription_cursors import replicated_up_to, subscription_cursors
+from pulsar_fleet.migration.facts import CompactedView, NamespaceFacts, Uncopied, compacted_view
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.verification.bounds.compaction import compacted_entries
+from pulsar_fleet.verification.bounds.continuation import Unprovable
+from pulsar_fleet.verification.bounds.copy_search import oldest_copy
+
+_SEARCHED = 1_000
+_LOOKED_AT = 64
+"""Entries that may have come from other clusters, or be markers: the replicator to green sends neither."""
+
+
+async def read_uncopied(
+    blue: AdminClient, green: AdminClient, linked: Sequence[TopicStats]
+) -> tuple[dict[TopicName, Uncopied], tuple[Note, ...]]:
+    """What green lacks, by partition, and a note for each partition that could not be read.
+
+    Loads the topics on green. Calls for each partition: three where green begins with blue's first entry; else more of
+    green's entries, 32 at once and 1,000 at most, and up to 64 of blue's.
+
+    :param linked: the partitions that blue replicated to green before the run.
+    """
+    attempts = PartialReads()
+    found = await asyncio.gather(*(attempts.read(str(stats.topic), _uncopied(blue, green, stats)) for stats in linked))
+    lacking = {stats.topic: one for stats, one in zip(linked, found, strict=True) if one and one.entries}
+    return lacking, tuple(attempts.take_notes())
+
+
+async def _uncopied(blue: AdminClient, green: AdminClient, stats: TopicStats) -> Uncopied:
+    names = await blue.cluster_name(), await green.cluster_name()
+    internal = await blue.internal_stats(stats.topic)
+    entries = Ledgers.of(internal)
+    cursors = subscription_cursors(entries, stats, internal)
+    begin = await _begin(blue, green, stats.topic, entries, names)
+    confirmed = replicated_up_to(entries, internal, names[1])
+    # What the replicator has not sent yet will come, unless it has no cursor: then it begins with the next message.
+    begin = min(begin, len(entries) if confirmed is None else confirmed)
+    originals = Copies(blue, blue, stats.topic, entries, entries)
+    looked_at = range(max(begin - _LOOKED_AT, 0), begin)
+    published = await asyncio.gather(*(originals.is_original(number) for number in looked_at))
+    if begin == len(looked_at) and not any(published):
+        return Uncopied(0, {})
+    after = Intervals.of([(begin, len(entries))])
+    unread = {name: len(cursor.unread.minus(after)) for name, cursor in cursors.items()}
+    return Uncopied(begin, {name: count for name, count in unread.items() if count})
+
+
+async def _begin(
+    blue: AdminClient, green: AdminClient, topic: TopicName, entries: Ledgers, names: tuple[str, str]
+) -> int:
+    """The number of blue's first entries that are older than the oldest copy on green; all of them without a copy."""
+    try:
+        target = Ledgers.of(await green.internal_stats(topic))
+    except NotFound:
+        return len(entries)
+    copies = Copies(blue, green, topic, entries, target, only_from=names[0])
+    try:
+        _, oldest = await oldest_copy(copies, names, EARLIEST, len(target), most=_SEARCHED)
+    except Unprovable as error:
+        raise PreconditionFailed(
+            f"what {names[1]} lacks of it is unknown: none of its first {_SEARCHED:,} entries there is a copy of "
+            f"{names[0]}'s"
+        ) from error
+    return len(entries) if oldest is None else max(entries.index_after(oldest) - 1, 0)
+
+
+_SETTING = "transactionCoordinatorEnabled"
+_RECOVERING, _UNUSED = frozenset({"None", "Initializing"}), frozenset({"NoSnapshot", "Unused"})
+_SECONDS, _POLL_SECONDS = 30.0, 0.3
+
+
+def may_transact(snapshot: Snapshot) -> bool:
+    """Whether any broker of the cluster has transactions, or may have them: its settings were not read."""
+    return not snapshot.brokers or any(broker.configuration.get(_SETTING) != "false" for broker in snapshot.brokers)
+
+
+async def read_transacted(
+    blue: AdminClient, partitions: Sequence[TopicName]
+) -> tuple[frozenset[TopicName], tuple[Note, ...]]:
+    """The partitions in which transactions were used at any time, and a note for each that could not be read.
+
+    A topic's counts begin when it is loaded; a snapshot of its transactions stays. Observed on 4.2.4: `NoSnapshot` is
+    the state of a topic without any transaction, `Ready` that of one with, after it was loaded again too.
+
+    Calls: one for each partition, which must be loaded; more while brokers recover it.
+    """
+    attempts = PartialReads()
+    states = await asyncio.gather(*(_state(blue, topic) for topic in partitions))
+    transacted: set[TopicName] = set()
+    for topic, state in zip(partitions, states, strict=True):
+        if isinstance(state, FleetError):
+            attempts.note(str(topic), Problem.UNREADABLE, str(state))
+        elif state in _RECOVERING:
+            attempts.note(str(topic), Problem.UNREADABLE, f"its transactions are in the state {state!r}")
+        elif state not in _UNUSED:
+            transacted.add(topic)
+    return frozenset(transacted), tuple(attempts.take_notes())
+
+
+async def _state(blue: AdminClient, topic: TopicName) -> str | FleetError:
+    """The state of its transaction buffer; `Unused` for a deleted topic, and from a broker without transactions."""
+    loop = asyncio.get_running_loop()
+    end, path = loop.time() + _SECONDS, topic.path.partition("/")[2]
+    try:
+        while True:
+            document = await blue.get_v3(f"/transactions/transactionBufferStats/{path}", answered_retry_seconds=0)
+            state = str((document or {}).get("state"))
+            if state not in _RECOVERING or loop.time() > end:
+                return state
+            await asyncio.sleep(_POLL_SECONDS)
+    except NotFound:
+        return "Unused"
+    except FleetError as error:
+        return "Unused" if f"{_SETTING}=true" in str(error) else error
+
+
+async def read_compacted(
+    blue: AdminClient, partitions: Sequence[TopicName], compacting: Collection[TopicName]
+) -> tuple[dict[TopicName, CompactedView], tuple[Note, ...]]:
+    """The compacted views with values, and a note for each that could not be read. Loads the topics.
+
+    Calls: one for each topic; a reader for each partition with a compacted ledger.
+
+    :param compacting: topics that brokers compact by themselves.
+    """
+    attempts, views = PartialReads(), dict[TopicName, CompactedView]()
+    read = await internal_stats_documents(blue, partitions)
+    documents = {topic: document for topic, document in read.items() if not isinstance(document, FleetError)}
+    compacted = [topic for topic, document in documents.items() if compacted_entries(document)]
+    begins = await _begins(blue, compacted)
+    for topic, answer in {**read, **begins}.items():
+        if isinstance(answer, FleetError) and not isinstance(answer, NotFound):
+            attempts.note(str(topic), Problem.UNREADABLE, str(answer))
+    positions = {topic: begin for topic, begin in begins.items() if not isinstance(begin, FleetError)}
+    for topic, document in documents.items():
+        if view := compacted_view(document, positions.get(topic), compacting=topic.parent in compacting):
+            views[topic] = view
+    return views, tuple(attempts.take_notes())
+
+
+async def _begins(
+    blue: AdminClient, compacted: Sequence[TopicName]
+) -> Mapping[TopicName, Position | FleetError | None]:
+    try:
+        return await asyncio.to_thread(first_compacted, blue.connection, compacted)
+    except FleetError as error:
+        return dict.fromkeys(compacted, error)
 
 
 @dataclass(frozen=True, slots=True)

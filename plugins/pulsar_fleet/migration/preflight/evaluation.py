@@ -19,6 +19,7 @@ from pulsar_fleet.migration.artefacts import (
     WAIVERS_BEFORE_CUT_OVER,
 )
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, plan_move
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
@@ -26,8 +27,7 @@ from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.prepare.overrides import with_original_tenants
 from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers

@@ -1,4 +1,4 @@
-"""Read the brokers of both clusters once more before a cut-over: one may have joined or restarted since the gates."""
+"""Read brokers and clients once more before a cut-over: one may have joined or restarted since the gates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,39 @@ import time
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.text import with_names
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import BROKERS
-from pulsar_fleet.migration.gate_findings import reported_findings
+from pulsar_fleet.migration.artefacts import BROKERS, FINDINGS
+from pulsar_fleet.migration.facts import ConnectedClients
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions, absences, new_blockers, upgrades
+from pulsar_fleet.migration.preflight.gates.clients import stopping_clients
+from pulsar_fleet.migration.unread_brokers import not_reported, reported_findings
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.model import Snapshot
+
+_LATE_STATE = (
+    "They connected after the gates; no topic was terminated, and no client was redirected. Then clear cut_over or use "
+    "--resume."
+)
+
+
+def require_following_clients(run: Run, moves: Moves, namespace: str, connected: ConnectedClients) -> None:
+    """Refuse the cut-over of a namespace to which a client has connected that a redirect would stop.
+
+    Findings that the gates reported have a waiver. A run that evaluated no gates is not checked.
+
+    :param connected: the clients of the namespace now.
+    :raises PreconditionFailed: names each of these clients with its version and address.
+    """
+    if run.stored(FINDINGS) is None:
+        return
+    clients = (client for group in connected.values() for client in group)
+    if late := not_reported(stopping_clients(namespace, clients), reported_findings(run)):
+        raise PreconditionFailed(with_names(refusal_text(late, _LATE_STATE), moves.names))
+
 
 log = logging.getLogger(__name__)
 

@@ -29,22 +29,35 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import read_partitions
 from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to
 from pulsar_fleet.migration.cutover.termination import ended_by_owner
-from pulsar_fleet.migration.preflight.compacted_topics import read_compacted
-from pulsar_fleet.migration.preflight.earlier_copies import read_uncopied
-from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
+from pulsar_fleet.migration.facts import (
+    EffectivePolicies,
+    FlaggedNamespace,
+    NamespaceFacts,
+    compacting_topics,
+    retained_by,
+)
+from pulsar_fleet.migration.preflight.copied_policies import (
+    may_transact,
+    read_compacted,
+    read_transacted,
+    read_uncopied,
+)
 from pulsar_fleet.migration.preflight.redirect_probe import (
     addresses_of_all,
     advertised_addresses,
     probe_redirect,
     probe_stored,
 )
-from pulsar_fleet.migration.preflight.transacted_topics import may_transact, read_transacted
-from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
+from pulsar_fleet.migration.preflight.view import (
+    AddressProbe,
+    ClusterFacts,
+    GreenTargets,
+    Survey,
+    flagged_names,
+    read_flagged,
+    verified_addresses,
+)
 from pulsar_fleet.migration.scope import namespaces_besides
-from pulsar_fleet.migration.stats.compaction import compacting_topics
-from pulsar_fleet.migration.stats.effective_policies import EffectivePolicies
-from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
-from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect

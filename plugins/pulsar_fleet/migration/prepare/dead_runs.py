@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.links.cluster_lists import end_replication
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.restore import flagged_namespaces, is_replicating, restore_original_settings
 
 log = logging.getLogger(__name__)

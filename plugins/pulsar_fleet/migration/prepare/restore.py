@@ -19,8 +19,7 @@ from pulsar_fleet.links.cluster_lists import disallow_cluster, topics_with
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
 from pulsar_fleet.migration.prepare.brokers import restore_brokers
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import INACTIVE, restore_inactive, restore_publish_rates
+from pulsar_fleet.migration.prepare.overrides import INACTIVE, OriginalSettings, restore_inactive, restore_publish_rates
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.ledger.artefacts import read_job_result
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.proof.freshness import ProofBaseline
+from pulsar_fleet.migration.proof.baseline import ProofBaseline
 from pulsar_fleet.migration.request import SPARK_ABOVE_ENTRIES
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.verdict import Verification

@@ -19,9 +19,8 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers, entries_behind, terminated_at
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.confirmation import unterminated
-from pulsar_fleet.migration.cutover.termination import read_infos, without_moved
-from pulsar_fleet.migration.drain.reload import load_unloaded
+from pulsar_fleet.migration.cutover.termination import read_infos, unterminated, without_moved
+from pulsar_fleet.migration.drain.remediate import load_unloaded
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
@@ -29,9 +28,8 @@ from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.proof.reader import ProofReader, Unfinished
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, stored_transfers
-from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, consumed_on
-from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
-from pulsar_fleet.migration.waves.proof_forecast import record_speed
+from pulsar_fleet.migration.subscriptions.verify import comparisons_of, consumed_on, wrong_cursors
+from pulsar_fleet.migration.waves.approval_text import record_speed
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
 from pulsar_fleet.verification.messages.incremental import proofs_in
 from pulsar_fleet.verification.messages.report import namespace_summary, verification_text

@@ -16,15 +16,13 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.cutover.checking_brokers import check_periods
-from pulsar_fleet.migration.cutover.confirmation import unterminated_causes
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
 from pulsar_fleet.migration.cutover.quiesce import pending_text, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import read_clients, require_green
-from pulsar_fleet.migration.cutover.termination import read_terminations, terminate
+from pulsar_fleet.migration.cutover.termination import read_terminations, terminate, unterminated_causes
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import Throttle
-from pulsar_fleet.migration.repoint.state import NamespaceWatch, PartitionWatch
+from pulsar_fleet.migration.prepare.overrides import OriginalSettings, Throttle
+from pulsar_fleet.migration.repoint.steps import NamespaceWatch, PartitionWatch
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 

@@ -19,10 +19,15 @@ from pulsar_fleet.migration.cutover.redirect import Redirect
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import NOBODY, Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
-from pulsar_fleet.migration.waves.approval_facts import drain_sentence, verification_sentence
-from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown
+from pulsar_fleet.migration.waves.approval_text import (
+    approval_markdown,
+    drain_sentence,
+    largest_proof,
+    plan_markdown,
+    proof_sentence,
+    verification_sentence,
+)
 from pulsar_fleet.migration.waves.planner import Wave, WavePlan
-from pulsar_fleet.migration.waves.proof_forecast import largest_proof, proof_sentence
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.resources import read_partition_counts
 

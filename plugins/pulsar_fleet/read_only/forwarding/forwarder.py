@@ -17,8 +17,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE, TopicStats
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.protocol.acknowledgment import SubscriptionType, acknowledge_entries
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.read_only.forwarding.plan import ForwardingPlan, acknowledged, listed_entries, plan_forwarding

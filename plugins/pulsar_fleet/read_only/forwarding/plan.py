@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 
 

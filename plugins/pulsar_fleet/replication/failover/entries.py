@@ -8,7 +8,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.positions import Intervals
 
 
 @dataclass(frozen=True, slots=True)

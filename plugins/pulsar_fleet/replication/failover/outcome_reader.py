@@ -14,8 +14,7 @@ from pulsar_fleet.cluster.errors import Conflict, FleetError, Unavailable
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.intervals import Intervals, unread_entries
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 from pulsar_fleet.replication.failover.entries import CountedEntries
 from pulsar_fleet.replication.failover.forecast import Forecast, SubscriptionForecast, TopicForecast
 from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.forecast import TopicLoad
 from pulsar_fleet.verification.subscriptions.correspondence import NONE, ByContent, Listing

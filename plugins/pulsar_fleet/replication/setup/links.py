@@ -15,8 +15,8 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
 from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.links.cluster_lists import copy_from
 from pulsar_fleet.links.partition_stats import required_internal_stats, stats_of
-from pulsar_fleet.links.start_position import copy_from
 from pulsar_fleet.replication.topology import Link
 from pulsar_fleet.snapshot.resources import read_partition_counts
 

@@ -14,8 +14,7 @@ from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.intervals import Intervals, unread_entries
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Pair, Progress, VerifyRequest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.positions import Intervals
 
 if TYPE_CHECKING:
     import numpy as np

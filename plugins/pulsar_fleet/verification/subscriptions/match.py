@@ -13,8 +13,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.ranges import TopicBounds, cut
 from pulsar_fleet.verification.request import Pair
 from pulsar_fleet.verification.subscriptions.correspondence import ByContent, Correspondence, Listing, OneToOne

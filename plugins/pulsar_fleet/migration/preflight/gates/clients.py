@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.preflight import client_compatibility
 from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, behaviour
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, Severity
 
 _BY_BEHAVIOUR: dict[str, Gate] = {

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES, has_addresses
+from pulsar_fleet.migration.facts import FlaggedNamespace
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
-from pulsar_fleet.migration.stats.facts import FlaggedNamespace
 from pulsar_fleet.preflight.findings import Finding
 
 _BLUE_FLAGGED = blocks(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.preflight.copied_policies import on_every_side
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.checks.policies import messages_outlive_the_lag
 from pulsar_fleet.preflight.context import number
 from pulsar_fleet.preflight.findings import Finding, Severity

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
