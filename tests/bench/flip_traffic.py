@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.bench.applications import Flow
 from tests.support.replication import know_each_other
+from tests.support.waits import monitor_until_drained
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -26,7 +27,6 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings

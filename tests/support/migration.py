@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.support.waits import monitor_until_drained
+
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -22,7 +24,7 @@ from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.drain.monitor import DrainStatus
-from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
+from pulsar_fleet.migration.drain.steps import monitor_drain
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.preflight.view import flagged_names
 from pulsar_fleet.migration.prepare.brokers import restore_brokers

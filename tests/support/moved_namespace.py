@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulsar
+from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.message_client import open_client
@@ -20,14 +21,12 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.compaction import compact
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,6 @@ from pulsar_fleet.migration.proof.baseline import ProofBaseline
 from pulsar_fleet.migration.proof.reader import Unfinished
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
-from pulsar_fleet.migration.waves.steps import SelectedWave
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult
 from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
@@ -384,7 +383,6 @@ WRITTEN = {
     "baseline": BASELINE.to_json(),
     "unfinished proof": UNFINISHED.to_json(),
     "waves": WAVES.to_json(),
-    "wave": SelectedWave(number=1, waves=2, headline="h", moves=REFERENCE, text=REFERENCE).to_json(),
     "transferred": TRANSFERRED.to_json(),
     "observation": OBSERVATION.to_json(),
     "versions": VERSIONS.to_json(),

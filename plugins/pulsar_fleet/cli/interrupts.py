@@ -43,6 +43,11 @@ def _interrupts_later() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
+def _interrupt_at_once() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.default_int_handler)
+
+
 class Interrupts:
     """Runs steps, and stops them on a signal.
 
@@ -53,7 +58,7 @@ class Interrupts:
         self._note = note
         self.requested = False
         # Between two steps, and while the operator is asked, SIGTERM does what Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _interrupt_at_once()
 
     def run(self, step: Coroutine[Any, Any, Result], *, finish: str = "") -> Result:
         """Run a step; a signal cancels it.
@@ -69,20 +74,21 @@ class Interrupts:
     async def _guard(self, step: Coroutine[Any, Any, Result], finish: str) -> Result:
         loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(step), 0
 
-        def receive() -> None:
+        def receive(_number: int, _frame: object) -> None:
             nonlocal signals
             signals += 1
             self.requested = True
             if finish and signals == 1:
-                self._note(f"{finish} Press Ctrl-C again to stop at once.")
-            else:
-                task.cancel()
+                loop.call_soon_threadsafe(self._note, f"{finish} Press Ctrl-C again to stop at once.")
+                return
+            task.cancel()
+            # A step that blocks the loop is ended by the next one.
+            _interrupt_at_once()
+            loop.call_soon_threadsafe(lambda: None)
 
         for number in _SIGNALS:
-            loop.add_signal_handler(number, receive)
+            signal.signal(number, receive)
         try:
             return await task
         finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            _interrupt_at_once()

@@ -71,6 +71,10 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
             documents.append(document)
             following = False
             if state is ExitState.DONE and (after := _following(terminal, procedure, begun, conf)):
+                if interrupts.requested:
+                    terminal.note(f"Stopped before {after[0].id} began.")
+                    state = ExitState.PARTLY
+                    break
                 following, (begun, conf) = True, after
                 begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
         terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
@@ -119,6 +123,7 @@ class _ProcedureRun:
         self._current = procedure.opening
         self._connections: dict[str, Sequence[ClusterConnection]] = {}
         self._done: list[JsonObject] = []
+        self._may_run = procedure.require is None
 
     def execute(self) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
@@ -132,7 +137,8 @@ class _ProcedureRun:
             except (Exception, KeyboardInterrupt) as error:
                 failures[self._current] = error
             changed = runner.may_have_changed(self._run)
-            if changed and self._procedure.always:
+            # Refused for its clusters or another process, it must restore nothing either.
+            if changed and self._procedure.always and self._may_run:
                 try:
                     self._do(self._procedure.always, {})
                 except (Exception, KeyboardInterrupt) as error:
@@ -150,14 +156,15 @@ class _ProcedureRun:
             return document, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             raise problem
+        if problem and not isinstance(problem, FleetError | KeyboardInterrupt):
+            self._say_what_next(problem, ending)
+            raise problem
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
             return document, ExitState[ending.ended.name]
         for name, reason in failed.items():
             self._terminal.note(f"{name}: {reason}{'.' if reason == INTERRUPTED else ''}", style="red")
         self._say_what_next(problem, ending)
-        if not isinstance(problem, FleetError | KeyboardInterrupt):
-            raise problem
         return {"failed": list(failed), **document}, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
     def _say_what_next(self, problem: Exception | KeyboardInterrupt, ending: Ending) -> None:
@@ -180,6 +187,7 @@ class _ProcedureRun:
         if self._procedure.require and (self._procedure.begun or not approved):
             with usage_errors():
                 self._step(self._procedure.opening, self._procedure.require)
+        self._may_run = True
         if self._procedure.check and not approved and not self._approve():
             return
         work = self._procedure.work
@@ -279,8 +287,10 @@ class _ProcedureRun:
         async def run(say: Callable[[str], None]) -> Result:
             for setting, sides in _named(self._procedure, self._conf).items():
                 known = self._connections.get(setting)
-                # One that did not answer a moment ago may answer now.
-                if known is None or not all(one.service_url for one in known):
+                # One of a list that did not answer a moment ago may answer now.
+                if known is None or (
+                    isinstance(self._conf[setting], list) and not all(one.service_url for one in known)
+                ):
                     self._connections[setting] = await self._reached(setting, sides)
             every = {one.argument: one for sides in self._connections.values() for one in sides}
             named = self._procedure.batch_connections(batch).items()
@@ -292,6 +302,8 @@ class _ProcedureRun:
         began = time.monotonic()
         with self._terminal.status(name) as say:
             result = self._interrupts.run(run(say), finish=step.finish if step else "")
+        if step and step.finish and step is not self._procedure.always and self._interrupts.requested:
+            raise KeyboardInterrupt
         seconds, line = time.monotonic() - began, "" if step and step.shows else _line(result)
         self._done.append({"step": name, "seconds": round(seconds, 1), "result": line})
         self._terminal.note(f"{name:<22}{seconds:7.1f} s  {line}".rstrip())

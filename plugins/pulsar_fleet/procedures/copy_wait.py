@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.polling import wait_until
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
@@ -72,20 +70,3 @@ def cause_of(examination: Examination, moves: Moves) -> str:
 def _text(row: Diagnosis) -> str:
     calls = "".join(f" {call.text()}." for call in row.calls)
     return f"{row.id}, {row.resource}: {row.evidence} Do: {row.remedy}{calls}"
-
-
-async def wait_replicated(
-    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
-) -> str:
-    """Wait until replication is near its end; for callers without a scheduler. Returns the last line of progress.
-
-    :param progress: receives a line after each poll.
-    :raises PreconditionFailed: it is not near after `seconds`; the message says what is missing, and why if known.
-    """
-    return await wait_until(
-        CopyWait(sides, run, moves).look,
-        seconds=seconds,
-        poll_seconds=poll_seconds,
-        progress=progress,
-        missed="the namespaces are not replicated",
-    )

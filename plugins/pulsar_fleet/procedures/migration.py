@@ -51,14 +51,20 @@ def validate_failback(conf: JsonObject) -> None:
 
 async def require_migration(session: Session) -> None:
     """Refuse one cluster twice, others than those of the run, and namespaces that blue lacks."""
+    from pulsar_fleet.migration.prepare.lease import require_own
+
     await _require_clusters(session)
+    await require_own(_of(session).sides, session.run)
     if not _is_prepared(session.run):
         await _migration(session).select_namespaces()
 
 
 async def require_failback(session: Session) -> None:
     """Refuse one cluster twice, others than those of the run, and namespaces that green lacks."""
+    from pulsar_fleet.migration.prepare.lease import require_own
+
     await _require_clusters(session)
+    await require_own(_of(session).sides, session.run)
     await _failback(session).require_namespaces()
 
 
@@ -126,6 +132,7 @@ async def prepare_new(session: Session) -> str:
     from pulsar_fleet.migration import steps
 
     run = _of(session)
+    # Also of what was cut over: it is the remedy where the new cluster has lost a topic since.
     return counted((await steps.prepare_green(run.sides, run.run, run.moves))["changes"], "change")
 
 
@@ -140,11 +147,9 @@ async def recheck_gates(session: Session) -> str:
 async def freeze_old(session: Session) -> str:
     """Turn off what could unload or delete a topic on the old cluster; stores the original settings."""
     from pulsar_fleet.migration import steps
-    from pulsar_fleet.migration.model import Phase
 
     run = _of(session)
-    # A namespace that has been cut over stays so in the records, also where this task is cleared.
-    await steps.freeze_blue(run.sides, run.run, _reached(run.run).before(run.moves, Phase.CUT_OVER))
+    await steps.freeze_blue(run.sides, run.run, run.moves)
     return "the original settings are stored"
 
 
@@ -249,8 +254,13 @@ async def clean_up(session: Session) -> str:
 
 async def restore(session: Session) -> str | Skipped:
     """Restore every setting and rate limit that the run changed on the old cluster, also after a failed run."""
+    from pulsar_fleet.migration.prepare.lease import require_own
+
     if session.run.ledger.run(session.run.id) is None:
         return Skipped("The run was refused before it began.")
+    # What the settings lead to now may be another cluster, and another process may execute the run.
+    await _require_clusters(session)
+    await require_own(_of(session).sides, session.run)
     restored = await _of(session).restore()
     if restored is None:
         return Skipped("The run changed no setting.")
@@ -260,19 +270,19 @@ async def restore(session: Session) -> str | Skipped:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """The report from the ledger, and whether the run can still be undone."""
     from pulsar_fleet.ledger.approval import read_approval
-    from pulsar_fleet.migration.model import is_reversible
+    from pulsar_fleet.migration.model import Phase, is_reversible
     from pulsar_fleet.report.migration import store_migration_report
 
     report = store_migration_report(run, failed, read_approval(run))
     text, recorded = report.markdown(), run.ledger.run(run.id)
-    phases = _reached(run).phases.values()
-    is_migration = recorded is not None and recorded.procedure == "migrate_namespaces"
-    undoable = is_migration and phases and all(map(is_reversible, phases))
+    phases = {*_reached(run).phases.values()}
+    is_migration = recorded is not None and recorded.procedure == MIGRATION.name
+    undoable = is_migration and phases - {Phase.CHECKED} and all(map(is_reversible, phases))
     return Ending(
         report=report,
         text=text,
         document={"failed": list(failed), "report": text},
-        stored=False,
+        has_page=True,
         undo=(command_line("abort", run.id),) if undoable else (),
     )
 
@@ -370,13 +380,17 @@ def _all(name: str) -> Callable[[Run], bool]:
 
 
 _COPIED, _SWITCHED, _DRAINED, _VERIFIED = map(_all, ("replicated", "cut_over", "drained", "verified"))
-_ADVICE = "Clear this task to wait again, or check the namespaces."
+
+
+def _advice(run: Run) -> str:
+    again = "--resume waits again" if run.id.startswith("cli/") else "clear this task to wait again"
+    return f"Check the namespaces; {again}."
 
 
 def _wait(minutes: str, missed: str, look: Callable[..., object]) -> Wait:
     return Wait(
         minutes,
-        lambda run: _ADVICE,  # noqa: ARG005
+        _advice,
         poll_seconds=POLL_SECONDS,
         look=look,  # type: ignore[arg-type]
         again=True,

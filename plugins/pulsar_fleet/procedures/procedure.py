@@ -132,7 +132,7 @@ Said = str | Done | Skipped | Unmet | NotYet
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """For how long a step may wait, over all attempts; then it fails, and looks once more when it is run again.
+    """For how long a step may wait, over all attempts unless `again`; then it fails, and a run again looks once more.
 
     A cluster that does not answer is asked again until then.
 
@@ -272,6 +272,7 @@ class Ending:
     :param text: for the terminal, after what steps have shown.
     :param document: the result for programs.
     :param stored: whether the report is worth a page.
+    :param has_page: the procedure has stored the page itself.
     :param problem: why the run counts as failed although no step failed.
     :param commands: those that may follow.
     :param undo: the commands that take back what the run has changed, in their order; shown where a step failed.
@@ -283,6 +284,7 @@ class Ending:
     document: JsonObject
     ended: Ended = Ended.DONE
     stored: bool = True
+    has_page: bool = False
     problem: str = ""
     commands: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
@@ -314,7 +316,7 @@ class Procedure:
     :param approves: id of the task that waits for approval; empty: only the terminal asks, in Airflow the run is
         triggered with its permission.
     :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
-        Neither its steps nor its report read a plan that the runner has stored.
+        Neither its steps nor its report read a plan that the runner has stored; its check stores the findings.
     :param always: a step at the end, also after a failure or Ctrl-C.
     :param follows: None where no run follows another.
     :param lists_runs: the JSON document of the command is a list `runs`.

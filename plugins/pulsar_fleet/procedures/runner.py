@@ -40,7 +40,7 @@ from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
-_PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "plan-findings.json", "plan.md"
+_PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
 _SAID, _RESULT, _WAITED = "steps/{}.json", "results/{}.json", "waits/{}.json"
 _BATCHES, _CHANGES = "batches.json", "changes-begun.json"
 
@@ -78,7 +78,9 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
         _forget(step, session)
     checked = await procedure.check(session)
     plan = run.artefacts.write_json(run.id, _PLAN, checked.plan.to_json()) if checked.plan else None
-    findings = run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
+    if procedure.begun is None:
+        run.artefacts.write_json(run.id, _FINDINGS, [finding.to_json() for finding in checked.findings])
+    findings = run.artefacts.find(run.id, _FINDINGS)
     stopping = len(blockers(checked.findings))
     number = run.id.rpartition("/")[2]
     planned: JsonObject = {
@@ -87,7 +89,7 @@ async def check(procedure: Procedure, session: Session) -> tuple[JsonObject, Che
         "headline": checked.headline,
         "text": run.artefacts.write(run.id, _TEXT, checked.markdown().encode()).to_json(),
         "plan": plan.to_json() if plan else None,
-        "findings": findings.to_json(),
+        "findings": findings.to_json() if findings else None,
         "changes": len(checked.changes),
         "refusal": checked.refusal,
         "blockers": stopping,
@@ -255,13 +257,13 @@ def said_by(session: Session, name: str) -> str | None:
 def noting_change(procedure: Procedure, run: Run) -> Iterator[None]:
     """Note that a step begins which changes something.
 
-    Not if a step of a procedure that records what it writes refuses before its first write.
+    Not if a step of a procedure that records what it writes refuses or is stopped before its first write.
     """
     before = may_have_changed(run)
     run.artefacts.write_json(run.id, _CHANGES, True)
     try:
         yield
-    except PreconditionFailed:
+    except (PreconditionFailed, KeyboardInterrupt):
         if procedure.records and not before and not _has_written(run):
             run.artefacts.write_json(run.id, _CHANGES, None)
         raise
@@ -325,7 +327,7 @@ def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, s
         report = _report(procedure, run, failed)
         document, undo = {"report": report.markdown()}, undo_commands(run, conf)
         ending = Ending(report=report, text=report.markdown(), document=document, undo=undo)
-    if ending.stored or failed:
+    if not ending.has_page and (ending.stored or failed):
         store_report(run, ending.report)
     return ending
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from tests.support.migration import INACTIVE, LATE, RATE, publish
+from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -18,15 +19,21 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.procedure import Failback, Migration
-from pulsar_fleet.procedures.copy_wait import wait_replicated
+from pulsar_fleet.procedures import migration as procedures
+from pulsar_fleet.procedures.procedure import Session
 from pulsar_sandbox.workload.live import NumberedMessage
 
 pytestmark = pytest.mark.cluster
+
+
+def session(migration: Migration | Failback) -> Session:
+    """What the steps of a run get."""
+    sides = {name: (getattr(migration.clusters, name),) for name in ("blue", "green")}
+    return Session(asdict(migration.request), migration.run, {}, sides)
 
 
 async def migrate(migration: Migration) -> None:
@@ -38,7 +45,7 @@ async def prepare(migration: Migration) -> Moves:
     """The tasks of `migrate_namespaces` before the freeze."""
     wave, _ = await migration.check_gates(await migration.select_namespaces())
     moves = Moves.from_json(migration.run.artefacts.read_json(wave.moves))
-    await steps.prepare_green(migration.sides, migration.run, moves)
+    await procedures.prepare_new(session(migration))
     await migration.recheck_gates(moves)
     return moves
 
@@ -49,7 +56,7 @@ async def fail_back(failback: Failback) -> None:
     await failback.reopen_blue()
     checked, _ = await failback.check_gates()
     moves = Moves.from_json(failback.run.artefacts.read_json(checked))
-    await steps.prepare_green(failback.sides, failback.run, moves)
+    await procedures.prepare_new(session(failback))
     await move(failback, moves)
 
 
@@ -61,7 +68,7 @@ async def move(migration: Migration | Failback, moves: Moves) -> None:
 async def copy(migration: Migration | Failback, moves: Moves) -> OriginalSettings:
     """The tasks from the freeze to the verification of the copy; returns the original settings."""
     sides, run = migration.sides, migration.run
-    await steps.freeze_blue(sides, run, moves)
+    await procedures.freeze_old(session(migration))
     original = find_original_settings(run)
     assert original is not None
     await steps.start_replication(sides, run, moves)

@@ -9,6 +9,7 @@ from tests.contract.migration.test_gate_remedies import west_of, without
 from tests.contract.migration.test_remedies import Fleet, fleet
 from tests.support.moved_namespace import MovedNamespace
 from tests.support.replication import know_each_other, wait_linked
+from tests.support.waits import wait_replicated
 
 from pulsar_fleet.airflow import conditions
 from pulsar_fleet.airflow.conditions import ReplicationCondition
@@ -19,7 +20,6 @@ from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.links.cluster_lists import begin_replication, end_replication
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 __all__ = ["fleet"]
 

@@ -15,6 +15,7 @@ import pytest
 from tests.support.cursors import Entry, Side
 from tests.support.migration import LATE, Migration, make, migration, overridden, publish
 from tests.support.moved_namespace import MovedNamespace
+from tests.support.waits import monitor_until_drained
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -26,7 +27,6 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations

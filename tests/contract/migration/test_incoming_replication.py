@@ -13,6 +13,7 @@ import pytest
 from tests.support.applications import Publisher, Subscriber
 from tests.support.kinds import StartClusters
 from tests.support.replication import know_each_other, wait_linked
+from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -26,13 +27,11 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import Waiver
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox import Sandbox
 
 INBOUND = "replicates-into-blue"

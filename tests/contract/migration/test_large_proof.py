@@ -17,6 +17,7 @@ import pytest
 from tests.support.migration import forget_migrations
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
 from tests.support.spark_submission import RunningJob
+from tests.support.waits import wait_replicated
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
@@ -32,7 +33,6 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.proof.reader import ProofReader
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import REQUEST
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.waits import monitor_until_drained, wait_replicated, wait_repointed
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -17,12 +18,9 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.repoint.steps import wait_repointed
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 
 pytestmark = pytest.mark.cluster
 

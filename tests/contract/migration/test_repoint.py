@@ -15,6 +15,7 @@ import pytest
 from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
 from tests.support.kinds import StartClusters
 from tests.support.moved_namespace import MovedNamespace
+from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
@@ -32,13 +33,11 @@ from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.repoint.steps import repoint_progress
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.report.migration import store_migration_report
 
 pytestmark = pytest.mark.cluster

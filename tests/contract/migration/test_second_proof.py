@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.migration import forget_migrations, publish
+from tests.support.waits import wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -21,7 +22,6 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_sandbox.workload.live import NumberedMessage
 
 pytestmark = pytest.mark.cluster

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from tests.support.moved_namespace import MovedNamespace
+from tests.support.waits import monitor_until_drained
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
@@ -15,7 +16,6 @@ from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.cutover.redirect import is_flagged
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Phase, Strategy
 from pulsar_fleet.preflight.waivers import Waiver
 

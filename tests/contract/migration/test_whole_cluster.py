@@ -15,6 +15,7 @@ import pulsar
 import pytest
 from tests.support.applications import Publisher, Subscriber
 from tests.support.restarted_clients import RestartedClient, publish, restart
+from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
@@ -30,14 +31,12 @@ from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import MOVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
-from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.scope import resolve
-from pulsar_fleet.procedures.copy_wait import wait_replicated
 from pulsar_fleet.report.migration import store_migration_report
 from pulsar_sandbox import Sandbox
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +42,7 @@ from pulsar_fleet.procedures.procedure import (
     Wait,
 )
 from pulsar_fleet.report.failure import failed_report
+from pulsar_fleet.report.page import store_report
 from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import allow_changes
 
@@ -541,3 +544,94 @@ def test_the_credentials_of_the_source_go_to_the_first_cluster_only(
     conf = {"clusters": ["http://a:1", "http://b:1"], "more": "http://c:1"}
     named = [one for connections in _named(many, conf).values() for one in connections]
     assert [str(one.token_file).rpartition("/")[2] for one in named] == sides
+
+
+def restoring(done: list[str], *steps: Step, require: Callable[[Session], Awaitable[None]] | None = None) -> Procedure:
+    """A procedure that restores at the end what its steps have changed."""
+
+    async def restore(_: Session) -> str:
+        done.append("restore")
+        return "1 setting"
+
+    def end(_: Run, __: object, failed: Mapping[str, str]) -> Ending:
+        return Ending(report=failed_report(failed, "It stopped."), text="", document={})
+
+    always = Step("restore", restore, reached=lambda _: False)
+    changing = replace(procedure(*steps), check=None, changes=lambda _: True)
+    return replace(changing, require=require, always=always, end=end)
+
+
+def test_what_ctrl_c_lets_finish_is_followed_by_the_restoration_only(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def step(name: str, *, interrupted: bool) -> Step:
+        async def work(session: Session) -> str:
+            if interrupted and name not in done:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.sleep(0.02)
+                assert session.stopping()
+            done.append(name)
+            return name
+
+        return Step(name, work, finish="The move is finished first.")
+
+    moving = restoring(done, step("move", interrupted=True), step("after", interrupted=False))
+    with pytest.raises(typer.Exit) as stopped:
+        command_of(moving)(as_json=False, resume=None, yes=True)
+    assert (stopped.value.exit_code, done) == (5, ["move", "restore"])
+    assert "The move is finished first. Press Ctrl-C again to stop at once." in said
+    (run_id,) = re.findall(r"--resume (cli/unload-namespaces-\S+)", said[0])
+    with pytest.raises(typer.Exit) as resumed:
+        command_of(moving)(as_json=False, resume=run_id, yes=True)
+    assert (resumed.value.exit_code, done[2:]) == (0, ["after", "restore"])
+
+
+def test_a_step_at_the_end_follows_every_failure_after_a_change(records: object, said: list[str]) -> None:
+    done: list[str] = []
+
+    async def failing(_: Session) -> str:
+        raise ValueError("a defect")
+
+    with pytest.raises(ValueError, match="a defect"):
+        command_of(restoring(done, saying("done"), Step("fail", failing)))(as_json=False, resume=None, yes=True)
+    assert done == ["restore"]
+    (run_id,) = re.findall(r"--resume (cli/unload-namespaces-\S+)", said[0])
+    recorded = Run.open(run_id).ledger.run(run_id)
+    assert recorded is not None
+    assert recorded.state == "failed"
+
+
+def test_a_run_that_is_refused_for_its_clusters_restores_nothing_there(records: object, said: list[str]) -> None:
+    done: list[str] = []
+    others = [False]
+
+    async def require(_: Session) -> None:
+        if others[0]:
+            raise PreconditionFailed("The settings lead to another cluster.")
+
+    async def stopped(_: Session) -> str:
+        raise Unavailable("blue has no answer")
+
+    moving = replace(restoring(done, Step("move", stopped), require=require), begun=lambda _: True)
+    with pytest.raises(typer.Exit):
+        command_of(moving)(as_json=False, resume=None, yes=True)
+    assert done == ["restore"]
+    (run_id,) = re.findall(r"--resume (cli/unload-namespaces-\S+)", said[0])
+    others[0] = True
+    with pytest.raises(typer.Exit):
+        command_of(moving)(as_json=False, resume=run_id, yes=True)
+    assert done == ["restore"]
+
+
+def test_a_page_that_the_procedure_has_stored_is_kept(session: Session) -> None:
+    def end(run: Run, _: object, failed: Mapping[str, str]) -> Ending:
+        report = failed_report(failed, "It stopped.")
+        store_report(run, report, picture=b"<svg/>")
+        return Ending(report=report, text="", document={}, has_page=True)
+
+    runner.end(replace(procedure(), check=None, end=end), session.run, {}, {"move": "blue has no answer"})
+    stored = session.run.artefacts.find(session.run.id, "report.html")
+    assert stored is not None
+    assert b"<svg" in session.run.artefacts.read(stored)

@@ -23,8 +23,8 @@ class PlanApprovalOperator(ApprovalOperator):
     With `auto_approve` or an empty plan no person is asked. A dry run ends here; blockers fail the run. Without an
     answer within `approval_hours` the plan is rejected. The answer is stored in the run's artefacts.
 
-    :param planned: result of the planning task: `id`, `headline`, `text` and `findings` (references), `changes`,
-        `blockers`, `warnings`, and `refusal`, a reason to stop that is no finding.
+    :param planned: result of the planning task: `id`, `about`, `headline`, `text` and `findings` (references),
+        `changes`, `blockers`, `warnings`, and `refusal`, a reason to stop that is no finding.
     """
 
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "planned")
@@ -42,7 +42,7 @@ class PlanApprovalOperator(ApprovalOperator):
         params, headline = context["params"], self.planned["headline"]
         run = current_run(context)
         if params["dry_run"]:
-            raise AirflowSkipException(f"Dry run: {headline} Nothing has been changed.")
+            raise AirflowSkipException(f"Dry run: {headline.rstrip('.')}. Nothing has been changed.")
         if self.planned["blockers"]:
             documents = run.artefacts.read_json(Reference.from_json(self.planned["findings"]))
             findings = tuple(map(Finding.from_json, documents))
@@ -69,7 +69,7 @@ class PlanApprovalOperator(ApprovalOperator):
         return f"{counted(self.planned['warnings'], 'warning')}.\n\n{text}"
 
     def _store(self, context: Context, answer: Mapping[str, Any]) -> None:
-        store_answer(context, self.planned["about"], answer)
+        store_answer(context, self.planned.get("about") or f"plan {self.planned['id']}", answer)
 
 
 def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
     from pulsar_fleet.airflow.triggers.waiting import Look
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.procedures.procedure import Procedure, Said, Step
@@ -31,8 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class StepSensor(WaitingSensor):
-    """Run a step again and again until it does not wait any more, for as many minutes as its setting says, over all
-    tries; then it fails with what is missing and what to do. Cleared, it looks once more.
+    """Run a step again and again until it does not wait any more, for as many minutes as its setting says; then it
+    fails with what is missing and what to do. Cleared, it looks once more, or waits as long again, as its `Wait` says.
 
     Between two looks of a worker it is in the triggerer, which looks itself where the step allows it.
 
@@ -137,7 +138,7 @@ class StepSensor(WaitingSensor):
     async def _look(self, conf: JsonObject, run: Run) -> Said:
         from pulsar_fleet.procedures.runner import run_step
 
-        named = self._procedure.connections(conf, self.batch)
+        named = await _connections(self._procedure.connections(conf, self.batch))
         async with _session(named, conf, run, self.batch or {}, self._kept) as session:
             return await run_step(self._step, session)
 
@@ -152,25 +153,33 @@ async def open_look(
     from pulsar_fleet.ledger.run import Run
 
     run, step = await asyncio.to_thread(Run.open, run_id), resolve_name(work)
-    kept: dict[str, Any] = {}
+    kept, named = dict[str, Any](), await _connections(connections)
 
     async def look() -> tuple[bool, str]:
-        async with _session(connections, conf, run, batch, kept) as session:
+        async with _session(named, conf, run, batch, kept) as session:
             said = await step(session)
         return (False, said.said) if isinstance(said, NotYet) else (True, "")
 
     return look
 
 
+async def _connections(names: Mapping[str, Sequence[str]]) -> dict[str, list[ClusterConnection]]:
+    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+
+    return {setting: [await aread_connection(name) for name in named] for setting, named in names.items()}
+
+
 @asynccontextmanager
 async def _session(
-    connections: Mapping[str, Sequence[str]], conf: JsonObject, run: Run, batch: JsonObject, kept: dict[str, Any]
+    connections: Mapping[str, Sequence[ClusterConnection]],
+    conf: JsonObject,
+    run: Run,
+    batch: JsonObject,
+    kept: dict[str, Any],
 ) -> AsyncIterator[Session]:
     from pulsar_fleet.airflow.conf import dag_parsing
-    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
     from pulsar_fleet.procedures.runner import open_session
 
-    named = {setting: [await aread_connection(name) for name in names] for setting, names in connections.items()}
     of_step: dict[str, Any] = {"batch": batch, "kept": kept, "say": log.info, "dag_parsing": dag_parsing}
-    async with open_session(conf, run, named, **of_step) as session:
+    async with open_session(conf, run, connections, **of_step) as session:
         yield session

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import BROKERS, DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
@@ -63,29 +61,6 @@ async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
         if status.is_done:
             _record_end(monitor, run, moves)
         return status
-
-
-async def monitor_until_drained(
-    sides: Sides,
-    run: Run,
-    moves: Moves,
-    *,
-    seconds: float,
-    poll_seconds: float,
-    progress: Callable[[str], None] = log.info,
-) -> DrainStatus:
-    """Monitor until every namespace is drained; for callers without a scheduler.
-
-    :param progress: receives a line after each poll.
-    :raises PreconditionFailed: a namespace is not drained after `seconds`; the message says what is missing.
-    """
-    end = time.monotonic() + seconds
-    while not (status := await monitor_drain(sides, run, moves)).is_done:
-        if time.monotonic() > end:
-            raise PreconditionFailed(f"The drain has not ended after {duration(seconds)}: {status.line()}")
-        progress(status.line())
-        await asyncio.sleep(poll_seconds)
-    return status
 
 
 @asynccontextmanager

@@ -101,6 +101,31 @@ async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
             raise
 
 
+async def require_own(sides: Sides, run: Run) -> None:
+    """Refuse to go on with a run that another process executes; a record that cannot be read refuses nothing.
+
+    :raises PreconditionFailed: another process renewed a lease of this run, and lives or did so lately.
+    """
+    lease, now = lease_of(run), time.time()
+    async with sides.open() as (blue, green):
+        for admin in (blue, green):
+            try:
+                runs = await read_runs(admin)
+            except (PermissionDenied, Unavailable) as error:
+                log.warning("%s", error)
+                continue
+            for name, current in runs.leases.items():
+                _require_own(run, name, current, lease, now)
+
+
+def _require_own(run: Run, name: str, current: Lease, lease: Lease, now: float) -> None:
+    if current.is_of_same_run(lease) and _is_alive(current, lease, now):
+        raise PreconditionFailed(
+            f"The run {run.id} is being executed by the process {current.process}, which renewed its lease "
+            f"of {name} until {current.until()}. Nothing was changed. Wait until that process has ended."
+        )
+
+
 async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
     """Renew the lease for a caller that polls often: only every two minutes in this process.
 
@@ -146,12 +171,8 @@ async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> tuple[
     async def take(runs: ClusterRuns) -> ClusterRuns:
         now = time.time()
         for name in names:
-            current = runs.leases.get(name)
-            if current and current.is_of_same_run(lease) and _is_alive(current, lease, now):
-                raise PreconditionFailed(
-                    f"The run {run.id} is being executed by the process {current.process}, which renewed its lease "
-                    f"of {name} until {current.until()}. Nothing was changed. Wait until that process has ended."
-                )
+            if current := runs.leases.get(name):
+                _require_own(run, name, current, lease, now)
         return runs.with_leases(names, lease, cluster=admin.connection.name, now=now)
 
     runs = await read_runs(admin)

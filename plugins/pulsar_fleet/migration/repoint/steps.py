@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -17,7 +17,6 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.polling import wait_until
 from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.ledger.run import Run
@@ -214,23 +213,6 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
         finally:
             run.artefacts.write_json(run.id, REPOINT_STATE, state.to_json())
     return all(namespace.is_done for namespace in progress), progress_line(progress, moves.names)
-
-
-async def wait_repointed(
-    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
-) -> str:
-    """Wait until every application has left blue; for callers without a scheduler. Returns the last line.
-
-    :param progress: receives a line after each poll.
-    :raises PreconditionFailed: some have not after `seconds`; the message names them.
-    """
-    return await wait_until(
-        lambda: repoint_progress(sides, run, moves),
-        seconds=seconds,
-        poll_seconds=poll_seconds,
-        progress=progress,
-        missed=f"applications are still on {moves.blue}",
-    )
 
 
 async def _clients_at_first(blue: AdminClient, run: Run, move: Move) -> ConnectedClients:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
@@ -45,17 +44,6 @@ class SelectedWave:
     headline: str
     moves: Reference
     text: Reference
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object, with `next`: the number of the next wave, None after the last."""
-        return {
-            "wave": self.number,
-            "waves": self.waves,
-            "next": self.number + 1 if self.number < self.waves else None,
-            "headline": self.headline,
-            "moves": self.moves.to_json(),
-            "text": self.text.to_json(),
-        }
 
 
 def read_plan(run: Run) -> WavePlan:
