@@ -142,9 +142,9 @@ def _opening(procedure: Procedure) -> Any:
         context = get_current_context()
         refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
         conf = dict(context["params"])
+        procedure.validate(conf)
         if reason := procedure.idle(conf):
             raise AirflowSkipException(reason)
-        procedure.validate(conf)
         _connections(procedure, conf)
         run = current_run(context)
         run.ledger.start_run(run.id, procedure.name, conf)

@@ -142,3 +142,16 @@ def test_a_step_says_when_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(TaskDeferred) as deferred:
             sensor(unlimited).execute(CONTEXT)
         assert deferred.value.trigger.moment == moment
+
+
+def test_what_a_wait_keeps_is_of_one_run() -> None:
+    runs: list[str] = []
+
+    async def look(session: Session) -> Said:
+        runs.append(session.kept.setdefault("run", session.run.id))
+        return "all are there"
+
+    waiting = sensor(replace(ARRIVED, work=look))
+    for number in ("1", "2"):
+        waiting.execute({**CONTEXT, "dag_run": SimpleNamespace(dag_id="move", run_id=number)})
+    assert runs == ["move/1", "move/2"]

@@ -84,6 +84,8 @@ class StepSensor(WaitingSensor):
 
     def execute(self, context: Context) -> Any:
         """Wait here, or look once and defer."""
+        # In a process that tests DAGs the operator is the same in every run.
+        self._kept = {}
         self._limit(context)
         return super().execute(context)
 

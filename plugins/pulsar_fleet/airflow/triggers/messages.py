@@ -26,6 +26,7 @@ _SENT_SECONDS = 3.0
 async def until_persisted() -> None:
     """Wait until the event that was yielded before this call is in Airflow's database.
 
+    Airflow 3.1 and 3.2 do not tell when the event of a trigger is stored, and 3.3 does not tell triggers of tasks.
     A supervisor that cannot write to the database answers no request either. It stores the events of a message before
     it reads the next, so two answers, one after the other, mean that what was sent before them is stored.
     """
