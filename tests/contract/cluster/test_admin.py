@@ -45,7 +45,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.oauth2 import OAuth2
-from pulsar_fleet.messages.engines.entry import EntryEngine
+from pulsar_fleet.messages.engines.engines import EntryEngine
 from pulsar_fleet.messages.protocol import frames
 from pulsar_fleet.messages.protocol.connection import WireConnection
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress

@@ -21,8 +21,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.datasource.ranges_source import RangeGroup, RangesReader
 from pulsar_fleet.messages.digest_table import digest_row
 from pulsar_fleet.messages.digests import BUCKETS, TopicDigest
-from pulsar_fleet.messages.engines.engines import Engines
-from pulsar_fleet.messages.engines.entry import EntryEngine
+from pulsar_fleet.messages.engines.engines import Engines, EntryEngine
 from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
 from pulsar_fleet.verification.bounds.engine_choice import messages_per_entry

@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.errors import Conflict, InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.links.cluster_lists import copy_from
-from pulsar_fleet.messages.engines.entry import EntryEngine
+from pulsar_fleet.messages.engines.engines import EntryEngine
 from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, cut
 from pulsar_fleet.migration.model import Strategy
 from pulsar_sandbox.workload.live import NumberedMessage

@@ -37,7 +37,7 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.preflight.broker_settings import EffectiveDifference, effective_differences
+from pulsar_fleet.preflight.checks.policies import EffectiveDifference, effective_differences
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.resources import read_namespace
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader

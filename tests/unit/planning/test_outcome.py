@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, RecordedChange
-from pulsar_fleet.planning.apply.journal import EarlierAttempt, Journal
+from pulsar_fleet.planning.apply.apply import EarlierAttempt, Journal
 from pulsar_fleet.planning.apply.outcome import Outcome, partly_written, result_before_write
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.policies.effective import effective_value
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
-from pulsar_fleet.preflight.broker_settings import effective_differences
+from pulsar_fleet.preflight.checks.policies import effective_differences
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 
 TTL = TOPIC_BY_FIELD["messageTTLInSeconds"]
