@@ -65,18 +65,20 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
             begun, conf = _resumed(procedure, resume, conf, yes=yes)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
-        interrupts, documents, following = Interrupts(terminal.note), [], True
-        while following:
-            document, state = _ProcedureRun(terminal, interrupts, procedure, begun, conf, word, yes=yes).execute()
+        interrupts, documents, resumed = Interrupts(terminal.note), list[JsonObject](), bool(resume)
+        while True:
+            one = _ProcedureRun(terminal, interrupts, procedure, begun, conf, word, yes=yes)
+            document, state = one.execute(resumed=resumed)
             documents.append(document)
-            following = False
-            if state is ExitState.DONE and (after := _following(terminal, procedure, begun, conf)):
-                if interrupts.requested:
-                    terminal.note(f"Stopped before {after[0].id} began.")
-                    state = ExitState.PARTLY
-                    break
-                following, (begun, conf) = True, after
-                begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
+            after = _following(terminal, procedure, begun, conf) if state is ExitState.DONE else None
+            if after is None:
+                break
+            if interrupts.requested:
+                terminal.note(f"Stopped before {after[0].id} began.")
+                state = ExitState.PARTLY
+                break
+            (begun, conf), resumed = after, False
+            begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
         terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
 
     def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
@@ -123,26 +125,19 @@ class _ProcedureRun:
         self._current = procedure.opening
         self._connections: dict[str, Sequence[ClusterConnection]] = {}
         self._done: list[JsonObject] = []
-        self._may_run = procedure.require is None
 
-    def execute(self) -> tuple[JsonObject, ExitState]:
+    def execute(self, *, resumed: bool) -> tuple[JsonObject, ExitState]:
         """Run the steps that are left, write the report and end the run in the ledger.
 
         :raises Exception: a step failed before the first one that changes something had begun, or by a defect.
         """
-        failures: dict[str, Exception | KeyboardInterrupt] = {}
+        if resumed:
+            # Refused for its clusters, or for a process that executes it, nothing is recorded and nothing restored.
+            self._require()
+            self._run.ledger.resume_run(self._run.id)
         try:
-            try:
-                self._execute()
-            except (Exception, KeyboardInterrupt) as error:
-                failures[self._current] = error
+            failures = self._failures(resumed=resumed)
             changed = runner.may_have_changed(self._run)
-            # Refused for its clusters or another process, it must restore nothing either.
-            if changed and self._procedure.always and self._may_run:
-                try:
-                    self._do(self._procedure.always, {})
-                except (Exception, KeyboardInterrupt) as error:
-                    failures[self._current] = error
             failed = {name: _reason(error) for name, error in failures.items()}
             ending = runner.end(self._procedure, self._run, self._conf, failed)
         except BaseException:
@@ -167,6 +162,22 @@ class _ProcedureRun:
         self._say_what_next(problem, ending)
         return {"failed": list(failed), **document}, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
+    def _failures(self, *, resumed: bool) -> dict[str, Exception | KeyboardInterrupt]:
+        """Run the steps, and at the end the one that follows also a failure; returns what failed."""
+        failures: dict[str, Exception | KeyboardInterrupt] = {}
+        try:
+            if not resumed:
+                self._require()
+            self._execute()
+        except (Exception, KeyboardInterrupt) as error:
+            failures[self._current] = error
+        if self._procedure.always and runner.may_have_changed(self._run):
+            try:
+                self._do(self._procedure.always, {})
+            except (Exception, KeyboardInterrupt) as error:
+                failures[self._current] = error
+        return failures
+
     def _say_what_next(self, problem: Exception | KeyboardInterrupt, ending: Ending) -> None:
         if isinstance(problem, PlanOutdated):
             self._terminal.note("Start a new run: --resume would go on by a plan that the clusters no longer fit.")
@@ -178,17 +189,21 @@ class _ProcedureRun:
         for number, command in enumerate(ending.undo):
             self._terminal.note(f"{'Undo it with: ' if number == 0 else 'then with:    '} {command}", command)
 
-    def _execute(self) -> None:
+    def _is_begun(self) -> bool:
+        """Whether an earlier attempt has passed the check and the approval."""
+        if self._procedure.begun:
+            return self._procedure.begun(self._run)
         approval = read_approval(self._run)
         # One that an earlier release has planned is planned again.
-        approved = approval and approval["answer"] == APPROVED and runner.is_planned(self._run)
-        if self._procedure.begun:
-            approved = self._procedure.begun(self._run)
-        if self._procedure.require and (self._procedure.begun or not approved):
+        return approval is not None and approval["answer"] == APPROVED and runner.is_planned(self._run)
+
+    def _require(self) -> None:
+        if self._procedure.require and (self._procedure.begun or not self._is_begun()):
             with usage_errors():
                 self._step(self._procedure.opening, self._procedure.require)
-        self._may_run = True
-        if self._procedure.check and not approved and not self._approve():
+
+    def _execute(self) -> None:
+        if self._procedure.check and not self._is_begun() and not self._approve():
             return
         work = self._procedure.work
         if not isinstance(work, Batches):
@@ -382,6 +397,5 @@ def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) 
     run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name, this_process())
     if procedure.may_change(recorded):
         require_consent("clusters", yes=yes)
-    run.ledger.resume_run(run_id)
     # An earlier release may not have had every setting.
     return run, {name: setting.empty for name, setting in procedure.settings.items()} | recorded

@@ -620,9 +620,12 @@ def test_a_run_that_is_refused_for_its_clusters_restores_nothing_there(records: 
     assert done == ["restore"]
     (run_id,) = re.findall(r"--resume (cli/unload-namespaces-\S+)", said[0])
     others[0] = True
-    with pytest.raises(typer.Exit):
+    before = Run.open(run_id).ledger.run(run_id)
+    with pytest.raises(typer.Exit) as refused:
         command_of(moving)(as_json=False, resume=run_id, yes=True)
-    assert done == ["restore"]
+    assert (refused.value.exit_code, done) == (4, ["restore"])
+    # Another process may execute it.
+    assert Run.open(run_id).ledger.run(run_id) == before
 
 
 def test_a_page_that_the_procedure_has_stored_is_kept(session: Session) -> None:
