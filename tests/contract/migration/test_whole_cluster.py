@@ -296,7 +296,7 @@ async def test_consumers_left_waiting_by_a_cut_over_are_reconnected_by_the_drain
     await asyncio.sleep(2)
     await estate.copy()
     # As where consumers read on for longer than the cut-over waits.
-    monkeypatch.setattr("pulsar_fleet.migration.cutover.whole_cluster._RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("pulsar_fleet.migration.cutover.redirect._RECONNECT_SECONDS", 0.0)
     results = await estate.cut_over()
     await estate.finish()
     await estate.settle()
