@@ -13,9 +13,10 @@ from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.demo.stack import AirflowStack
@@ -204,10 +205,9 @@ def _windows(stack: AirflowStack, outcome: Outcome) -> dict[str, Window]:
     artefacts = Artefacts.open(str(outcome.artefacts))
     records = Run(f"{run.dag_id}/{run.run_id}", Ledger.open(f"sqlite:///{home / 'ledger.db'}"), artefacts)
     placed = stored_transfers(records, LIVE)
-    switched = artefacts.read_json(Reference.from_json(stack.result(run.dag_id, run.run_id, "cut_over")))
     return {
         partition: Window(placed[TopicName.parse(partition)].end, messages)
-        for namespace in switched.values()
+        for namespace in records.stored(CUT_OVER).values()
         for partition, messages in namespace["duplicates"].items()
     }
 
