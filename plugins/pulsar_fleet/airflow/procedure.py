@@ -174,8 +174,9 @@ def _planned(procedure: Procedure) -> JsonObject:
 
     planned, _ = _with_session(procedure, lambda session: runner.check(procedure, session))
     run = current_run(get_current_context())
-    for finding in runner.read_findings(run):
-        log.warning("%s", finding.text())
+    if procedure.begun is None:
+        for finding in runner.read_findings(run):
+            log.warning("%s", finding.text())
     log.info("%s\n%s", planned["headline"], runner.read_changes(run))
     return planned
 

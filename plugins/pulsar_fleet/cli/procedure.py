@@ -19,7 +19,7 @@ from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, PlanOutdated, PreconditionFailed
+from pulsar_fleet.cluster.errors import ExecutedElsewhere, FleetError, PlanOutdated, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.ledger.approval import APPROVED, read_approval
@@ -74,10 +74,10 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
             if after is None:
                 break
             if interrupts.requested:
-                terminal.note(f"Stopped before {after[0].id} began.")
+                terminal.note(f"Stopped before {after.id} began. {after.by_hand}")
                 state = ExitState.PARTLY
                 break
-            (begun, conf), resumed = after, False
+            begun, conf, resumed = Run.open(after.id, this_process()), {**conf, **after.settings}, False
             begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
         terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
 
@@ -140,8 +140,9 @@ class _ProcedureRun:
             changed = runner.may_have_changed(self._run)
             failed = {name: _reason(error) for name, error in failures.items()}
             ending = runner.end(self._procedure, self._run, self._conf, failed)
-        except BaseException:
-            self._run.ledger.finish_run(self._run.id, "failed")
+        except BaseException as error:
+            if not isinstance(error, ExecutedElsewhere):
+                self._run.ledger.finish_run(self._run.id, "failed")
             raise
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
         document: JsonObject = {"run": self._run.id, "steps": self._done, **ending.document}
@@ -169,6 +170,9 @@ class _ProcedureRun:
             if not resumed:
                 self._require()
             self._execute()
+        except ExecutedElsewhere:
+            # Record, report and restoration are the other process's.
+            raise
         except (Exception, KeyboardInterrupt) as error:
             failures[self._current] = error
         if self._procedure.always and runner.may_have_changed(self._run):
@@ -179,7 +183,9 @@ class _ProcedureRun:
         return failures
 
     def _say_what_next(self, problem: Exception | KeyboardInterrupt, ending: Ending) -> None:
-        if isinstance(problem, PlanOutdated):
+        if ending.instead:
+            self._terminal.note(ending.instead)
+        elif isinstance(problem, PlanOutdated):
             self._terminal.note("Start a new run: --resume would go on by a plan that the clusters no longer fit.")
         elif self._word:
             command = command_line(self._word, "--resume", self._run.id)
@@ -317,11 +323,11 @@ class _ProcedureRun:
         began = time.monotonic()
         with self._terminal.status(name) as say:
             result = self._interrupts.run(run(say), finish=step.finish if step else "")
-        if step and step.finish and step is not self._procedure.always and self._interrupts.requested:
-            raise KeyboardInterrupt
         seconds, line = time.monotonic() - began, "" if step and step.shows else _line(result)
         self._done.append({"step": name, "seconds": round(seconds, 1), "result": line})
         self._terminal.note(f"{name:<22}{seconds:7.1f} s  {line}".rstrip())
+        if step and step.finish and step is not self._procedure.always and self._interrupts.requested:
+            raise KeyboardInterrupt
         return result
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
@@ -352,14 +358,12 @@ def _line(result: object) -> str:
     return ""
 
 
-def _following(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject) -> tuple[Run, JsonObject] | None:
-    """The run that follows, with its settings; None if none does."""
+def _following(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject) -> NextRun | None:
+    """The run that follows; None if none does."""
     following = runner.following(procedure, run, conf) if procedure.may_change(conf) else None
-    if isinstance(following, NextRun):
-        return Run.open(following.id, this_process()), {**conf, **following.settings}
-    if following:
+    if isinstance(following, Skipped):
         terminal.say(following.reason)
-    return None
+    return following if isinstance(following, NextRun) else None
 
 
 def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConnection]]:

@@ -66,5 +66,9 @@ class PreconditionFailed(FleetError):
     """A gate or hazard check forbids the operation, because it would harm data or clients."""
 
 
+class ExecutedElsewhere(PreconditionFailed):
+    """Another process executes the run: its records are that process's to write."""
+
+
 class PlanOutdated(PreconditionFailed):
     """The clusters have changed since the run was planned: only a new run, which plans again, can go on."""

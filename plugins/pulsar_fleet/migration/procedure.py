@@ -141,7 +141,7 @@ class _Procedure(ABC):
     ) -> Reference:
         """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return.
 
-        :param stopping: asked after each namespace: whether a person wants to stop.
+        :param stopping: asked before each namespace: whether a person wants to stop.
         """
         return await steps.cut_over(
             self.sides,
@@ -358,7 +358,7 @@ class Failback(_Procedure):
         )
 
     @property
-    def _begun(self) -> bool:
+    def begun(self) -> bool:
         """Whether the cut-over of this run has begun; `PreconditionFailed` if it was given up for some namespaces."""
         begun = begun_namespaces(self.run)
         newest = {entry.namespace: entry.phase for entry in self.run.ledger.phases(self.run.id)}
@@ -382,7 +382,7 @@ class Failback(_Procedure):
 
         :raises PreconditionFailed: there is a blocker; or this run cut over some namespaces and gave up others.
         """
-        if self._begun:
+        if self.begun:
             return ()
         return await failback_steps.check_failback(
             self.clusters,
@@ -399,7 +399,7 @@ class Failback(_Procedure):
 
         Once the cut-over has begun, blue is open: nothing is done.
         """
-        if self._begun:
+        if self.begun:
             return {}
         async with held(self.sides, self.run, self.namespaces):
             return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
@@ -409,7 +409,7 @@ class Failback(_Procedure):
 
         Once the cut-over has begun, what moves is decided.
         """
-        if self._begun and (decided := self.run.artefacts.find(self.run.id, MOVES)):
+        if self.begun and (decided := self.run.artefacts.find(self.run.id, MOVES)):
             return decided, ()
         return await steps.check_gates(
             self.sides, self.run, self.namespaces, self.strategy, expected=self.expected, waivers=self.waivers

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.text import with_names
+from pulsar_fleet.cluster.text import listed, with_names
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
@@ -146,7 +146,7 @@ async def cut_over(
         pause.
     :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
-    :param stopping: asked after each namespace: whether a person wants to stop.
+    :param stopping: asked before each namespace: whether a person wants to stop.
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
@@ -201,9 +201,13 @@ class _WaveCutOver:
         for move in self.moves.moves:
             unterminated = await self._prepared(move)
             if unterminated is not None:
+                self._require_wanted()
                 await self._cut_over(move, unterminated)
-                if self.stopping():
-                    raise PreconditionFailed(f"Stopped after the cut-over of {move.namespace}.")
+
+    def _require_wanted(self) -> None:
+        if self.stopping():
+            moved = [move.namespace for move in self.moves.moves if str(move.namespace) in self.done()]
+            raise PreconditionFailed(f"Stopped: {listed(moved)} cut over." if moved else "Stopped before any cut-over.")
 
     async def all_at_once(self) -> None:
         """With the flag of the cluster: nothing is flagged unless every namespace can be cut over."""
@@ -212,6 +216,7 @@ class _WaveCutOver:
         moves = [move for move in self.moves.moves if move.namespace in open_]
         if not moves:
             return
+        self._require_wanted()
         flag = ClusterFlag(self.blue, self.moves.moves, self.redirect, waiting=len(moves))
         if not await redirects_every_topic(self.blue):
             await flag.require_all()

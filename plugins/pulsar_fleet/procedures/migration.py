@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.proof.reader import Job
     from pulsar_fleet.migration.resumption import Reached
 
+_SIDES, _NAMES = ("blue", "green"), "clusters.json"
 RENEW_SECONDS = 120.0
 """Between two looks at the change windows: each renews the lease of the namespaces, which ends after ten minutes."""
 
@@ -64,23 +65,54 @@ async def require_failback(session: Session) -> None:
     from pulsar_fleet.migration.prepare.lease import require_own
 
     await _require_clusters(session)
-    await require_own(_of(session).sides, session.run)
-    await _failback(session).require_namespaces()
+    failback = _failback(session)
+    await require_own(failback.sides, session.run)
+    if not failback.begun:
+        await failback.require_namespaces()
 
 
 async def _require_clusters(session: Session) -> None:
+    """Refuse one cluster twice and, once the gates were evaluated, others than then; keeps their names."""
     from pulsar_fleet.cluster.connection import refuse_same_cluster
+
+    names = [await session.clusters[side].cluster_name() for side in _SIDES]
+    refuse_same_cluster(session.conf["blue"], session.conf["green"], (names[0], names[1]))
+    _refuse_others(session, names)
+    session.run.artefacts.write_json(session.run.id, _NAMES, names)
+
+
+async def _require_recorded_clusters(session: Session) -> None:
+    """As `_require_clusters`, for who restores: the name of a cluster that does not answer refuses nothing."""
+    from pulsar_fleet.cluster.errors import PermissionDenied, Unavailable
+
+    async def name_of(side: str) -> str | None:
+        try:
+            return await session.clusters[side].cluster_name()
+        except (PermissionDenied, Unavailable):
+            return None
+
+    _refuse_others(session, [await name_of(side) for side in _SIDES])
+
+
+def _refuse_others(session: Session, names: Sequence[str | None]) -> None:
     from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.migration.procedure import Failback
     from pulsar_fleet.migration.waves.steps import find_moves
 
-    blue, green = session.clusters["blue"], session.clusters["green"]
-    names = await asyncio.gather(blue.cluster_name(), green.cluster_name())
-    refuse_same_cluster(session.conf["blue"], session.conf["green"], names)
-    if (moves := find_moves(session.run)) and (other := {*names} - {moves.blue, moves.green}):
-        raise PreconditionFailed(
-            f"The run {session.run.id!r} is for {moves.blue!r} and {moves.green!r}, but its settings lead to "
-            f"{listed(sorted(other))}; nothing was sent."
-        )
+    known: list[str] | None = session.run.stored(_NAMES)
+    if known is None and (moves := find_moves(session.run)):
+        # A run of an earlier release. What moves is stored with the cluster first that it leaves.
+        known = [moves.blue, moves.green]
+        if isinstance(_of(session), Failback):
+            known.reverse()
+    if known is None or not session.run.ledger.phases(session.run.id):
+        return
+    for side, name, recorded in zip(_SIDES, names, known, strict=True):
+        if name is not None and name != recorded:
+            raise PreconditionFailed(
+                f"The run {session.run.id!r} has {recorded!r} as {side!r}, and {session.conf[side]!r} leads to "
+                f"{name!r} now; nothing was sent. Correct the connection, then go on with the run."
+            )
 
 
 async def check_migration(session: Session) -> Checked:
@@ -258,8 +290,10 @@ async def restore(session: Session) -> str | Skipped:
 
     if session.run.ledger.run(session.run.id) is None:
         return Skipped("The run was refused before it began.")
+    if not session.run.ledger.phases(session.run.id):
+        return Skipped("The run changed no setting.")
     # What the settings lead to now may be another cluster, and another process may execute the run.
-    await _require_clusters(session)
+    await _require_recorded_clusters(session)
     await require_own(_of(session).sides, session.run)
     restored = await _of(session).restore()
     if restored is None:
@@ -277,6 +311,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     text, recorded = report.markdown(), run.ledger.run(run.id)
     phases = {*_reached(run).phases.values()}
     is_migration = recorded is not None and recorded.procedure == MIGRATION.name
+    given_up = sorted(name for name, phase in _reached(run).phases.items() if phase is Phase.ABORTED)
     undoable = is_migration and phases - {Phase.CHECKED} and all(map(is_reversible, phases))
     return Ending(
         report=report,
@@ -284,6 +319,11 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
         document={"failed": list(failed), "report": text},
         has_page=True,
         undo=(command_line("abort", run.id),) if undoable else (),
+        instead=(
+            f"Start another failback of {listed(given_up)} only: this run gave that up, and has cut over the rest."
+            if not is_migration and given_up and not all(map(is_reversible, phases))
+            else ""
+        ),
     )
 
 
@@ -294,12 +334,11 @@ def next_wave(run: Run, conf: JsonObject) -> NextRun | Skipped | None:
     if (following := following_wave(run, conf)) is None:
         return None
     run_id, settings = following
-    if not conf["next_waves"]:
-        return Skipped(
-            f"Wave {settings['wave']} is left, and 'next_waves' is off: start it with the same clusters and "
-            f"--continues {settings['continues']} --wave {settings['wave']}, in the form with both settings."
-        )
-    return NextRun(run_id, settings)
+    by_hand = (
+        f"Wave {settings['wave']} is left: start it with the same clusters and --continues {settings['continues']} "
+        f"--wave {settings['wave']}, in the form with both settings."
+    )
+    return NextRun(run_id, settings, by_hand) if conf["next_waves"] else Skipped(f"'next_waves' is off. {by_hand}")
 
 
 def _of(session: Session) -> Migration | Failback:
@@ -418,7 +457,7 @@ def _prepare(old: str, new: str, *checks: Step) -> tuple[Step, ...]:
 def _switch(old: str, new: str) -> tuple[Step, ...]:
     """From the cut-over to the end of the old cluster's work."""
     draining = _wait("drain_timeout_minutes", "the namespaces are not drained", look_drained)
-    finish = "The cut-over of the namespace that has begun is finished first."
+    finish = "A cut-over that has begun is finished first."
     return (
         Step("cut_over", cut_over, reached=_SWITCHED, finish=finish),
         Step("verify_subscriptions", verify_subscriptions, reads=True, reached=_VERIFIED),

@@ -222,10 +222,12 @@ class NextRun:
     """The run that follows.
 
     :param settings: those that differ from the settings of the run that has ended.
+    :param by_hand: how a person starts it.
     """
 
     id: str
     settings: JsonObject
+    by_hand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,7 @@ class Ending:
     :param problem: why the run counts as failed although no step failed.
     :param commands: those that may follow.
     :param undo: the commands that take back what the run has changed, in their order; shown where a step failed.
+    :param instead: what to do where --resume would be refused.
     :param metrics: for a monitoring system, by name.
     """
 
@@ -288,6 +291,7 @@ class Ending:
     problem: str = ""
     commands: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
+    instead: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -10,21 +10,24 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import WAVES
-from pulsar_fleet.migration.model import Phase, Strategy
+from pulsar_fleet.migration.artefacts import MOVES, WAVES
+from pulsar_fleet.migration.model import Moves, Phase, Strategy
+from pulsar_fleet.migration.prepare import lease
 from pulsar_fleet.migration.procedure import Migration
 from pulsar_fleet.migration.waves.planner import Limits, Member, plan_waves
 from pulsar_fleet.procedures import migration, runner
-from pulsar_fleet.procedures.migration import MIGRATION
+from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
 from pulsar_fleet.procedures.procedure import NextRun, NotYet, Said, Session, Skipped
 from pulsar_fleet.procedures.runner import may_have_changed
 
 NOW = datetime(2026, 3, 2, 21, 0, tzinfo=UTC)
 CONF = {"blue": "b", "green": "g", "namespaces": ["acme/orders"], "change_windows": [], "freeze_windows": []}
+
+SIDES = {name: (ClusterConnection(name=name, admin_url="http://127.0.0.1:9"),) for name in ("blue", "green")}
 
 
 @pytest.fixture
@@ -50,8 +53,7 @@ def renewed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def look(run: Run, window: str) -> Said:
     """Look once whether this change window is open."""
-    sides = {name: (ClusterConnection(name=name, admin_url="http://127.0.0.1:9"),) for name in ("blue", "green")}
-    session = Session({**CONF, "change_windows": [window]}, run, {}, sides)
+    session = Session({**CONF, "change_windows": [window]}, run, {}, SIDES)
     return asyncio.run(migration.wait_for_window(session))
 
 
@@ -94,7 +96,9 @@ def test_after_a_wave_the_next_one_of_the_same_plan_follows(run: Run) -> None:
     assert isinstance(following(run), Skipped)
     store_approval(run, "wave 1", APPROVED, by="ops", at="")
     assert isinstance(following(run, dry_run=True), Skipped)
-    assert following(run) == NextRun(f"{run.id}__wave-2", {"continues": run.id, "wave": 2})
+    follows = following(run)
+    assert isinstance(follows, NextRun)
+    assert (follows.id, follows.settings) == (f"{run.id}__wave-2", {"continues": run.id, "wave": 2})
     off = following(run, next_waves=False)
     assert isinstance(off, Skipped)
     assert f"--continues {run.id} --wave 2" in off.reason
@@ -119,6 +123,71 @@ def test_a_run_can_be_aborted_until_a_topic_is_terminated(
     for phase in phases:
         run.ledger.enter_phase(run.id, "acme/orders", phase)
     assert migration.end(run, CONF, {"cut_over": "no answer"}).undo == commands
+
+
+class Named:
+    """A cluster that says its name, or does not answer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def cluster_name(self) -> str:
+        if not self._name:
+            raise Unavailable("it does not answer")
+        return self._name
+
+
+def session_of(run: Run, blue: str, green: str) -> Session:
+    """The session of a run whose connections lead to these clusters; an empty name does not answer."""
+    clusters: Any = {"blue": Named(blue), "green": Named(green)}
+    return Session(CONF, run, clusters, SIDES)
+
+
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that were restored, of which no other process has the lease."""
+    done: list[str] = []
+
+    async def restore(migration: Migration) -> tuple[str, ...]:
+        done.append(migration.run.id)
+        return ("publishRate of acme/orders",)
+
+    async def require_own(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(Migration, "restore", restore)
+    monkeypatch.setattr(lease, "require_own", require_own)
+    return done
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["names", "moves of an earlier release"])
+def test_a_run_is_restored_on_its_own_clusters_also_while_one_does_not_answer(
+    run: Run, restored: list[str], stored: bool
+) -> None:
+    assert isinstance(asyncio.run(migration.restore(session_of(run, "", ""))), Skipped)
+    if stored:
+        asyncio.run(migration._require_clusters(session_of(run, "blue", "green")))
+    else:
+        run.artefacts.write_json(run.id, MOVES, Moves("blue", "green", ()).to_json())
+    run.ledger.enter_phase(run.id, "acme/orders", Phase.FROZEN)
+    for blue, green in (("green", "blue"), ("blue", "other"), ("other", "")):
+        with pytest.raises(PreconditionFailed, match=r"leads to .* now; nothing was sent"):
+            asyncio.run(migration.restore(session_of(run, blue, green)))
+    assert restored == []
+    for green in ("green", ""):
+        assert "1 change" in str(asyncio.run(migration.restore(session_of(run, "blue", green))))
+    assert restored == [run.id] * 2
+
+
+def test_a_failback_that_gave_up_a_part_is_not_resumed(records: object, restored: list[str]) -> None:
+    run = Run.open("cli/fail-back-1")
+    run.ledger.start_run(run.id, FAILBACK.name, CONF)
+    for name, phases in {"acme/a": (Phase.QUIESCED, Phase.CUT_OVER), "acme/b": (Phase.FROZEN, Phase.ABORTED)}.items():
+        for phase in phases:
+            run.ledger.enter_phase(run.id, name, phase)
+    with pytest.raises(PreconditionFailed, match="Start another failback of these only"):
+        asyncio.run(migration.require_failback(session_of(run, "blue", "green")))
+    assert "Start another failback of acme/b only" in migration.end(run, CONF, {"cut_over": "interrupted"}).instead
 
 
 def test_a_run_whose_gates_passed_has_changed_nothing(run: Run) -> None:

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import ExecutedElsewhere, FleetError, PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
@@ -104,7 +104,7 @@ async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
 async def require_own(sides: Sides, run: Run) -> None:
     """Refuse to go on with a run that another process executes; a record that cannot be read refuses nothing.
 
-    :raises PreconditionFailed: another process renewed a lease of this run, and lives or did so lately.
+    :raises ExecutedElsewhere: a lease of this run that has not expired is another process's, which may be alive.
     """
     lease, now = lease_of(run), time.time()
     async with sides.open() as (blue, green):
@@ -120,9 +120,9 @@ async def require_own(sides: Sides, run: Run) -> None:
 
 def _require_own(run: Run, name: str, current: Lease, lease: Lease, now: float) -> None:
     if current.is_of_same_run(lease) and _is_alive(current, lease, now):
-        raise PreconditionFailed(
+        raise ExecutedElsewhere(
             f"The run {run.id} is being executed by the process {current.process}, which renewed its lease "
-            f"of {name} until {current.until()}. Nothing was changed. Wait until that process has ended."
+            f"of {name} until {current.until()}. This process changes nothing. Wait until that process has ended."
         )
 
 
