@@ -161,9 +161,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["names", "moves of an earlier release"])
-def test_a_run_is_restored_on_its_own_clusters_also_while_one_does_not_answer(
-    run: Run, restored: list[str], stored: bool
-) -> None:
+def test_a_run_is_restored_on_its_own_clusters_also_if_one_is_down(run: Run, restored: list[str], stored: bool) -> None:
     assert isinstance(asyncio.run(migration.restore(session_of(run, "", ""))), Skipped)
     if stored:
         asyncio.run(migration._require_clusters(session_of(run, "blue", "green")))
