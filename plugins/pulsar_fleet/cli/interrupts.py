@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -49,7 +49,10 @@ def _interrupt_at_once() -> None:
 
 
 class Interrupts:
-    """Runs steps, and stops them on a signal.
+    """Runs steps, and stops them on a signal; one between two steps takes effect where the next one begins.
+
+    What follows a step that failed, such as the restoration and the report, is so never left out. To be used with
+    `with`: behind it, signals do what they did before.
 
     :param note: prints what the signal will do.
     """
@@ -57,21 +60,60 @@ class Interrupts:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self.requested = False
-        # Between two steps, and while the operator is asked, SIGTERM does what Ctrl-C does.
-        _interrupt_at_once()
+        self._pending = False
+        self._before = [(number, signal.getsignal(number)) for number in _SIGNALS]
 
-    def run(self, step: Coroutine[Any, Any, Result], *, finish: str = "") -> Result:
-        """Run a step; a signal cancels it.
+    def __enter__(self) -> Self:
+        """Signals are kept until a step begins."""
+        self._later()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Signals do what they did before."""
+        for number, handler in self._before:
+            signal.signal(number, handler)
+
+    def run(self, step: Coroutine[Any, Any, Result], *, finish: str = "", last: bool = False) -> Result:
+        """Run a step; a signal cancels it, also one that has arrived since the step before.
 
         :param finish: what is finished first: a first signal prints it and sets `requested`, a second one cancels.
+        :param last: a signal from before is the first one: what is done whatever happened begins all the same.
         :raises KeyboardInterrupt: the step was cancelled.
         """
         try:
-            return run_interruptibly(self._guard(step, finish))
+            return run_interruptibly(self._guard(step, finish, last=last))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        finally:
+            self._later()
 
-    async def _guard(self, step: Coroutine[Any, Any, Result], finish: str) -> Result:
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A signal inside raises `KeyboardInterrupt`, also one from before it: a person is asked."""
+        _interrupt_at_once()
+        try:
+            if self._take():
+                signal.raise_signal(signal.SIGINT)
+            yield
+        except KeyboardInterrupt:
+            self.requested = True
+            raise
+        finally:
+            self._later()
+
+    def _take(self) -> bool:
+        """Whether a signal has arrived that no step has taken up; from now on it is."""
+        pending, self._pending = self._pending, False
+        return pending
+
+    def _later(self) -> None:
+        def receive(_number: int, _frame: object) -> None:
+            self.requested = self._pending = True
+
+        for number in _SIGNALS:
+            signal.signal(number, receive)
+
+    async def _guard(self, step: Coroutine[Any, Any, Result], finish: str, *, last: bool) -> Result:
         loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(step), 0
 
         def receive(_number: int, _frame: object) -> None:
@@ -79,8 +121,10 @@ class Interrupts:
             signals += 1
             self.requested = True
             if finish and signals == 1:
+                self._pending = True
                 loop.call_soon_threadsafe(self._note, f"{finish} Press Ctrl-C again to stop at once.")
                 return
+            self._pending = False
             task.cancel()
             # A step that blocks the loop is ended by the next one.
             _interrupt_at_once()
@@ -88,7 +132,9 @@ class Interrupts:
 
         for number in _SIGNALS:
             signal.signal(number, receive)
-        try:
-            return await task
-        finally:
-            _interrupt_at_once()
+        if self._take():
+            if last:
+                receive(0, None)
+            else:
+                task.cancel()
+        return await task

@@ -65,20 +65,21 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
             begun, conf = _resumed(procedure, resume, conf, yes=yes)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
-        interrupts, documents, resumed = Interrupts(terminal.note), list[JsonObject](), bool(resume)
-        while True:
-            one = _ProcedureRun(terminal, interrupts, procedure, begun, conf, word, yes=yes)
-            document, state = one.execute(resumed=resumed)
-            documents.append(document)
-            after = _following(terminal, procedure, begun, conf) if state is ExitState.DONE else None
-            if after is None:
-                break
-            if interrupts.requested:
-                terminal.note(f"Stopped before {after.id} began. {after.by_hand}")
-                state = ExitState.PARTLY
-                break
-            begun, conf, resumed = Run.open(after.id, this_process()), {**conf, **after.settings}, False
-            begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
+        documents, resumed = list[JsonObject](), bool(resume)
+        with Interrupts(terminal.note) as interrupts:
+            while True:
+                one = _ProcedureRun(terminal, interrupts, procedure, begun, conf, word, yes=yes)
+                document, state = one.execute(resumed=resumed)
+                documents.append(document)
+                after = _following(terminal, procedure, begun, conf) if state is ExitState.DONE else None
+                if after is None:
+                    break
+                if interrupts.requested:
+                    terminal.note(f"Stopped before {after.id} began. {after.by_hand}")
+                    state = ExitState.PARTLY
+                    break
+                begun, conf, resumed = Run.open(after.id, this_process()), {**conf, **after.settings}, False
+                begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
         terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
 
     def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
@@ -268,8 +269,10 @@ class _ProcedureRun:
         if (question := step.asks(session)) is None:
             return
         changed = runner.may_have_changed(self._run)
-        require_approval(self._terminal, self._run, step.name, question.text, yes=False, changed=changed)
-        if allowed := grant(self._terminal, self._run, question.permissions):
+        with self._interrupts.at_once():
+            require_approval(self._terminal, self._run, step.name, question.text, yes=False, changed=changed)
+            allowed = grant(self._terminal, self._run, question.permissions)
+        if allowed:
             self._conf = {**self._conf, "allow_changes": [*self._conf["allow_changes"], *sorted(allowed)]}
 
     def _approve(self) -> bool:
@@ -293,7 +296,8 @@ class _ProcedureRun:
         question = (checked.question or f"Make these {planned['changes']} changes?") if planned["changes"] else None
         self._current = self._procedure.approves or self._current
         subject = checked.about or "plan"
-        require_approval(self._terminal, self._run, planned["about"], question, yes=self._yes, subject=subject)
+        with self._interrupts.at_once():
+            require_approval(self._terminal, self._run, planned["about"], question, yes=self._yes, subject=subject)
         return True
 
     def _step(
@@ -322,12 +326,11 @@ class _ProcedureRun:
 
         began = time.monotonic()
         with self._terminal.status(name) as say:
-            result = self._interrupts.run(run(say), finish=step.finish if step else "")
+            last = step is not None and step is self._procedure.always
+            result = self._interrupts.run(run(say), finish=step.finish if step else "", last=last)
         seconds, line = time.monotonic() - began, "" if step and step.shows else _line(result)
         self._done.append({"step": name, "seconds": round(seconds, 1), "result": line})
         self._terminal.note(f"{name:<22}{seconds:7.1f} s  {line}".rstrip())
-        if step and step.finish and step is not self._procedure.always and self._interrupts.requested:
-            raise KeyboardInterrupt
         return result
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:

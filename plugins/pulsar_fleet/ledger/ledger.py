@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -199,9 +199,21 @@ class Ledger:
         """Whether the run intended a write, so that it can be undone."""
         return self._has(intents, intents.c.run_id == run_id)
 
-    def has_changes(self, run_id: str, outcome: str) -> bool:
-        """Whether the run recorded a change with this outcome."""
-        return self._has(changes, changes.c.run_id == run_id, changes.c.outcome == outcome)
+    def has_written(self, run_id: str, *, applied: str, before: Collection[str]) -> bool:
+        """Whether a run, or one below its name, intended or made a change, or has a namespace in a phase of its own.
+
+        :param applied: the outcome of a change that was made.
+        :param before: the phases in which nothing has been written yet.
+        """
+
+        def of_run(table: sa.Table) -> sa.ColumnElement[bool]:
+            return sa.or_(table.c.run_id == run_id, table.c.run_id.startswith(f"{run_id}/", autoescape=True))
+
+        return (
+            self._has(intents, of_run(intents))
+            or self._has(changes, of_run(changes), changes.c.outcome == applied)
+            or self._has(phases, of_run(phases), phases.c.phase.not_in(before))
+        )
 
     def enter_phase(self, run_id: str, namespace: str, phase: str, detail: Json = None) -> None:
         """Record that a namespace entered `phase`. A second call for the same phase (a retried task) adds nothing."""

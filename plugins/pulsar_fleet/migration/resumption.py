@@ -1,4 +1,4 @@
-"""What an earlier attempt of a run has done, by the phases of its namespaces."""
+"""What an earlier attempt of a run has done, by the ledger."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Self
 
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.planning.apply.outcome import Outcome
+
+
+def has_written(run: Run) -> bool:
+    """Whether the ledger knows of a write of the run, or of one below it; its check alone is none."""
+    return run.ledger.has_written(run.id, applied=Outcome.APPLIED.value, before={Phase.CHECKED.value})
+
 
 _ORDER = [Phase.ABORTED, *(phase for phase in Phase if phase is not Phase.ABORTED)]
 """After an abort everything is to be done again."""

@@ -321,7 +321,7 @@ class Procedure:
         triggered with its permission.
     :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
         Neither its steps nor its report read a plan that the runner has stored; its check stores the findings.
-    :param always: a step at the end, also after a failure or Ctrl-C.
+    :param always: a step at the end, also after a failure or Ctrl-C, which it finishes first.
     :param follows: None where no run follows another.
     :param lists_runs: the JSON document of the command is a list `runs`.
     :param closes: id of the last task, which reports.
@@ -363,6 +363,8 @@ class Procedure:
             raise ValueError(f"{self.name}: a procedure with batches has an ending of its own, and no check.")
         if self.looks and not (self.check and self.checks):
             raise ValueError(f"{self.name}: steps before the check need a check in a task of its own.")
+        if self.always and not self.always.finish:
+            raise ValueError(f"{self.name}: {self.always.name} says what Ctrl-C finishes first.")
         stages = "".join("b" if step.beside else "s" for step in self.each)
         if "bsb" in stages:
             raise ValueError(f"{self.name}: between steps that run beside others one must run alone.")

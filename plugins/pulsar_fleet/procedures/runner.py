@@ -18,8 +18,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, duration
 from pulsar_fleet.ledger.approval import APPROVED, forget_approval, read_approval
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Phase
-from pulsar_fleet.planning.apply.outcome import Outcome
+from pulsar_fleet.migration.resumption import has_written
 from pulsar_fleet.preflight.findings import Finding, Planned, blockers
 from pulsar_fleet.procedures.procedure import (
     Batches,
@@ -264,24 +263,14 @@ def noting_change(procedure: Procedure, run: Run) -> Iterator[None]:
     try:
         yield
     except (PreconditionFailed, KeyboardInterrupt):
-        if procedure.records and not before and not _has_written(run):
+        if procedure.records and not before and not has_written(run):
             run.artefacts.write_json(run.id, _CHANGES, None)
         raise
 
 
 def may_have_changed(run: Run) -> bool:
     """Whether this attempt or an earlier one has begun to change something."""
-    return bool(run.stored(_CHANGES)) or _has_written(run)
-
-
-def _has_written(run: Run) -> bool:
-    ids = [row.run_id for row in run.ledger.runs_below(run.id)]
-    return any(
-        run.ledger.has_intents(one)
-        or run.ledger.has_changes(one, Outcome.APPLIED.value)
-        or any(entry.phase != Phase.CHECKED for entry in run.ledger.phases(one))
-        for one in ids
-    )
+    return bool(run.stored(_CHANGES)) or has_written(run)
 
 
 def undoable_runs(run: Run) -> list[str]:

@@ -27,8 +27,9 @@ from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, end_replication, register_cluster
+from pulsar_fleet.migration.model import Phase
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_kept_policies, restore_overrides
-from pulsar_fleet.migration.prepare.lease import release, renew
+from pulsar_fleet.migration.prepare.lease import held, release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.planning.build import plan_changes
@@ -105,12 +106,35 @@ async def test_who_is_refused_on_green_keeps_nothing_on_blue(
     await release(other.sides, other.run)
 
 
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_step_that_is_stopped_before_the_first_write_gives_up_the_namespaces(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient, *, written: bool
+) -> None:
+    async def stopped() -> None:
+        async with held(moving.sides, moving.run, [moving.namespace]):
+            if written:
+                moving.run.ledger.enter_phase(moving.run.id, str(moving.namespace), Phase.PREPARED)
+            await asyncio.sleep(60)
+
+    step = asyncio.create_task(stopped())
+    name = str(moving.namespace)
+    while name not in (await read_runs(on_green)).leases:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    for admin in (on_blue, on_green):
+        assert (name in (await read_runs(admin)).leases) is written
+    await release(moving.sides, moving.run)
+
+
 @pytest.mark.long
 async def test_of_many_runs_at_once_exactly_one_gets_the_namespace(moving: Migration, tmp_path: Path) -> None:
     runs = [another_run(moving, tmp_path / str(number), run=f"run {number}") for number in range(5)]
     taking = (renew(run.sides, run.run, [str(moving.namespace)]) for run in runs)
     results = await asyncio.gather(*taking, return_exceptions=True)
-    assert [type(result) for result in results if result is not None] == [PreconditionFailed] * 4
+    assert [type(result) for result in results if isinstance(result, Exception)] == [PreconditionFailed] * 4
     for run in runs:
         await release(run.sides, run.run)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,11 +12,9 @@ from pulsar_fleet.cli.interrupts import Interrupts, run_interruptibly
 
 
 @pytest.fixture
-def notes() -> Iterator[list[str]]:
-    """What was printed; SIGTERM is handled as before at the end."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield []
-    signal.signal(signal.SIGTERM, before)
+def notes() -> list[str]:
+    """What was printed."""
+    return []
 
 
 async def interrupted(*numbers: signal.Signals) -> str:
@@ -29,21 +26,51 @@ async def interrupted(*numbers: signal.Signals) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_step(notes: list[str], number: signal.Signals) -> None:
-    interrupts = Interrupts(notes.append)
-    with pytest.raises(KeyboardInterrupt):
+    with Interrupts(notes.append) as interrupts, pytest.raises(KeyboardInterrupt):
         interrupts.run(interrupted(number))
     assert (interrupts.requested, notes) == (True, [])
 
 
 def test_a_step_that_must_not_stop_half_way_is_finished_first(notes: list[str]) -> None:
-    interrupts = Interrupts(notes.append)
-    assert interrupts.run(interrupted(signal.SIGINT), finish="It is finished first.") == "complete"
+    with Interrupts(notes.append) as interrupts:
+        assert interrupts.run(interrupted(signal.SIGINT), finish="It is finished first.") == "complete"
     assert (interrupts.requested, notes) == (True, ["It is finished first. Press Ctrl-C again to stop at once."])
 
 
 def test_a_second_signal_stops_it_at_once(notes: list[str]) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        Interrupts(notes.append).run(interrupted(signal.SIGINT, signal.SIGINT), finish="It is finished first.")
+    with Interrupts(notes.append) as interrupts, pytest.raises(KeyboardInterrupt):
+        interrupts.run(interrupted(signal.SIGINT, signal.SIGINT), finish="It is finished first.")
+
+
+def test_a_signal_between_two_steps_stops_the_next_one(notes: list[str]) -> None:
+    begun: list[str] = []
+
+    async def step(name: str) -> None:
+        begun.append(name)
+
+    with Interrupts(notes.append) as interrupts:
+        interrupts.run(step("one"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.requested
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.run(step("two"))
+        interrupts.run(step("three"))
+    assert begun == ["one", "three"]
+
+
+def test_a_signal_before_a_question_is_not_asked_about(notes: list[str]) -> None:
+    with Interrupts(notes.append) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), interrupts.at_once():
+            notes.append("asked")
+    assert notes == []
+
+
+def test_signals_do_afterwards_what_they_did_before(notes: list[str]) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Interrupts(notes.append) as interrupts, pytest.raises(KeyboardInterrupt):
+        interrupts.run(interrupted(signal.SIGINT))
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 class _InterruptedAtItsStart(asyncio.SelectorEventLoop):

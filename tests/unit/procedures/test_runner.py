@@ -556,7 +556,7 @@ def restoring(done: list[str], *steps: Step, require: Callable[[Session], Awaita
     def end(_: Run, __: object, failed: Mapping[str, str]) -> Ending:
         return Ending(report=failed_report(failed, "It stopped."), text="", document={})
 
-    always = Step("restore", restore, reached=lambda _: False)
+    always = Step("restore", restore, reached=lambda _: False, finish="It is restored first.")
     changing = replace(procedure(*steps), check=None, changes=lambda _: True)
     return replace(changing, require=require, always=always, end=end)
 
@@ -586,6 +586,37 @@ def test_what_ctrl_c_lets_finish_is_followed_by_the_restoration_only(
     with pytest.raises(typer.Exit) as resumed:
         command_of(moving)(as_json=False, resume=run_id, yes=True)
     assert (resumed.value.exit_code, done[2:]) == (0, ["after", "restore"])
+
+
+def test_no_second_ctrl_c_leaves_out_the_restoration_or_the_report(
+    records: object, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    may_have_changed, ending = runner.may_have_changed, runner.end
+
+    async def stopped(_: Session) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(1)
+        return ""
+
+    def between(run: Run) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return may_have_changed(run)
+
+    def report(*arguments: object) -> Ending:
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("report")
+        return ending(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "may_have_changed", between)
+    monkeypatch.setattr(runner, "end", report)
+    with pytest.raises(typer.Exit) as exited:
+        command_of(restoring(done, saying("done"), Step("move", stopped)))(as_json=False, resume=None, yes=True)
+    assert (exited.value.exit_code, done) == (5, ["restore", "report"])
+    (run_id,) = re.findall(r"--resume (cli/unload-namespaces-\S+)", said[0])
+    recorded = Run.open(run_id).ledger.run(run_id)
+    assert recorded is not None
+    assert recorded.state == "failed"
 
 
 def test_a_step_at_the_end_follows_every_failure_after_a_change(records: object, said: list[str]) -> None:

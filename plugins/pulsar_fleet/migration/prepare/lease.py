@@ -20,6 +20,7 @@ from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.resumption import has_written
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +56,31 @@ def holding(step: Callable[Concatenate[Sides, Run, Moves, Rest], Awaitable[Resul
 async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> AsyncIterator[None]:
     """Take or renew the lease of these namespaces on both clusters, and renew it while the block runs.
 
+    What was taken here for a run that ends before its first write is given up: another run need not wait for its end.
+
     :raises PreconditionFailed: another run has one of them, or another process executes this run. Nothing was changed.
     """
     names = [str(name) for name in namespaces]
-    await renew(sides, run, names)
+    taken = await renew(sides, run, names)
     renewing = asyncio.create_task(_keep(sides, run, names))
     try:
         yield
+    except BaseException:
+        renewing.cancel()
+        if taken and not has_written(run):
+            await _give_up(sides, run)
+        raise
     finally:
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
+
+
+async def _give_up(sides: Sides, run: Run) -> None:
+    """As `release`, of a run that has failed: what a cluster does not give up ends after ten minutes."""
+    try:
+        await release(sides, run)
+    except FleetError as error:
+        log.warning("The lease is left until it ends: %s", error)
 
 
 async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> FleetError | None:
@@ -86,16 +102,18 @@ async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceNam
     return unread
 
 
-async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
+async def renew(sides: Sides, run: Run, names: Collection[str]) -> bool:
     """Take or renew the lease on both clusters, where less than a part of it is left; errors as those of `held`.
 
-    What green refuses is not kept on blue.
+    What green refuses, or Ctrl-C prevents there, is not kept on blue.
+
+    :returns: whether the run had no lease of one of them.
     """
     async with sides.open() as (blue, green):
         taken = await _renew(blue, run, names)
         try:
-            await _renew(green, run, names)
-        except PreconditionFailed:
+            return bool(await _renew(green, run, names) or taken)
+        except (PreconditionFailed, asyncio.CancelledError):
             if taken:
                 await _leave(blue, lease_of(run), taken)
             raise
