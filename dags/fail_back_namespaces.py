@@ -20,7 +20,7 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 
 from pulsar_fleet.airflow.assets import MIGRATED, announce_migrated
 from pulsar_fleet.airflow.procedure import procedure_dag
-from pulsar_fleet.procedures.migration import FAILBACK
+from pulsar_fleet.procedures.failback import FAILBACK
 
 # read_request → check_failback → reopen_blue → check_gates → prepare_blue → freeze_green → start_replication →
 # wait_replicated → verify_copy → cut_over → [verify_subscriptions, wait_drained] → verify_messages → clean_up_green →

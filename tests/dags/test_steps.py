@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cli import all_commands
-from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
+from pulsar_fleet.procedures.failback import FAILBACK
+from pulsar_fleet.procedures.migration import MIGRATION
 from pulsar_fleet.procedures.procedure import Procedure
 
 

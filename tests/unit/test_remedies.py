@@ -14,7 +14,8 @@ from tests.support.remedy_inventory import INVENTORY, Group, Kind
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.migration.preflight.gates import compatibility
 from pulsar_fleet.preflight import waivers
-from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
+from pulsar_fleet.procedures.failback import FAILBACK
+from pulsar_fleet.procedures.migration import MIGRATION
 from pulsar_fleet.replication.setup import checks
 
 TESTS = Path(__file__).parents[1]

@@ -25,7 +25,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Onboard a cluster": {"onboard": "onboarding:ONBOARDING", "plan": "plans", "apply": "apply", "undo": "apply"},
     "Migrate namespaces": {
         "migrate": "migration:MIGRATION",
-        "fail-back": "migration:FAILBACK",
+        "fail-back": "failback:FAILBACK",
         "abort": "abort",
         "restore": "restore",
     },

@@ -1,11 +1,11 @@
-"""Migrations and failbacks as procedures; see docs/migrate_namespaces.md and docs/fail_back_namespaces.md."""
+"""Migration as a procedure, and the steps that it shares with failback; see docs/migrate_namespaces.md."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import command_line, counted, listed
@@ -17,12 +17,13 @@ from pulsar_fleet.procedures.procedure import (
     NextRun,
     NotYet,
     Procedure,
+    Said,
     Session,
     Skipped,
     Step,
     Wait,
 )
-from pulsar_fleet.settings.migration import FAILBACK_SETTINGS, SETTINGS
+from pulsar_fleet.settings.migration import SETTINGS
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -43,46 +44,30 @@ def validate_migration(conf: JsonObject) -> None:
     Migration.validate(conf)
 
 
-def validate_failback(conf: JsonObject) -> None:
-    """Refuse invalid settings of a failback."""
-    from pulsar_fleet.migration.procedure import Failback
-
-    Failback.validate(conf)
-
-
 async def require_migration(session: Session) -> None:
     """Refuse one cluster twice, others than those of the run, and namespaces that blue lacks."""
-    from pulsar_fleet.migration.prepare.lease import require_own
-
-    await _require_clusters(session)
-    await require_own(_of(session).sides, session.run)
+    await require_clusters(session)
     if not _is_prepared(session.run):
         await _migration(session).select_namespaces()
 
 
-async def require_failback(session: Session) -> None:
-    """Refuse one cluster twice, others than those of the run, and namespaces that green lacks."""
-    from pulsar_fleet.migration.prepare.lease import require_own
+async def require_clusters(session: Session) -> None:
+    """Refuse one cluster twice, a run that another process executes, and other clusters than the gates were about.
 
-    await _require_clusters(session)
-    failback = _failback(session)
-    await require_own(failback.sides, session.run)
-    if not failback.begun:
-        await failback.require_namespaces()
-
-
-async def _require_clusters(session: Session) -> None:
-    """Refuse one cluster twice and, once the gates were evaluated, others than then; keeps their names."""
+    The first call keeps the names of the clusters.
+    """
     from pulsar_fleet.cluster.connection import refuse_same_cluster
+    from pulsar_fleet.migration.prepare.lease import require_own
 
     names = [await session.clusters[side].cluster_name() for side in _SIDES]
     refuse_same_cluster(session.conf["blue"], session.conf["green"], (names[0], names[1]))
     _refuse_others(session, names)
     session.run.artefacts.write_json(session.run.id, _NAMES, names)
+    await require_own(run_of(session).sides, session.run)
 
 
 async def _require_recorded_clusters(session: Session) -> None:
-    """As `_require_clusters`, for who restores: the name of a cluster that does not answer refuses nothing."""
+    """As `require_clusters`, for who restores: the name of a cluster that does not answer refuses nothing."""
     from pulsar_fleet.cluster.errors import PermissionDenied, Unavailable
 
     async def name_of(side: str) -> str | None:
@@ -103,7 +88,7 @@ def _refuse_others(session: Session, names: Sequence[str | None]) -> None:
     if known is None and (moves := find_moves(session.run)):
         # A run of an earlier release. What moves is stored with the cluster first that it leaves.
         known = [moves.blue, moves.green]
-        if isinstance(_of(session), Failback):
+        if isinstance(run_of(session), Failback):
             known.reverse()
     if known is None or not session.run.ledger.phases(session.run.id):
         return
@@ -129,41 +114,11 @@ async def check_migration(session: Session) -> Checked:
     )
 
 
-async def check_failback(session: Session) -> Checked:
-    """Evaluate every interlock and every gate; a blocker stops the run. Nothing has been changed."""
-    from pulsar_fleet.preflight.findings import findings_markdown
-
-    failback = _failback(session)
-    findings, names = await failback.check_failback(), listed(failback.namespaces)
-    home, away = failback.clusters.blue.name, failback.clusters.green.name
-    return Checked(
-        headline=f"Failback of {names} from {away} to {home}.",
-        changes=tuple(map(str, failback.namespaces)),
-        text=f"{findings_markdown(findings)}\n{names}: {home} is reopened, and its terminated topics are removed and "
-        f"recreated. From then on an application that restarts stays on {home}.",
-        question=f"Move these namespaces back from {away} to {home}?",
-        warnings=len(findings),
-        about=f"failback of {names}",
-    )
-
-
-async def reopen_blue(session: Session) -> str:
-    """Clear blue's migration flags and recreate its terminated topics; applications that restart now stay on blue."""
-    return counted(len(await _failback(session).reopen_blue()), "namespace")
-
-
-async def choose_strategies(session: Session) -> str:
-    """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""
-    from pulsar_fleet.preflight.findings import count_line
-
-    return count_line((await _failback(session).check_gates())[1])
-
-
 async def prepare_new(session: Session) -> str:
     """Create on the new cluster what the clients need and it lacks."""
     from pulsar_fleet.migration import steps
 
-    run = _of(session)
+    run = run_of(session)
     # Also of what was cut over: it is the remedy where the new cluster has lost a topic since.
     return counted((await steps.prepare_green(run.sides, run.run, run.moves))["changes"], "change")
 
@@ -180,7 +135,7 @@ async def freeze_old(session: Session) -> str:
     """Turn off what could unload or delete a topic on the old cluster; stores the original settings."""
     from pulsar_fleet.migration import steps
 
-    run = _of(session)
+    run = run_of(session)
     await steps.freeze_blue(run.sides, run.run, run.moves)
     return "the original settings are stored"
 
@@ -189,7 +144,7 @@ async def start_replication(session: Session) -> str:
     """Replicate stored messages to the new cluster, where the strategy of the namespace requires it."""
     from pulsar_fleet.migration import steps
 
-    run = _of(session)
+    run = run_of(session)
     replicated = await steps.start_replication(run.sides, run.run, run.moves)
     return f"{replicated} of {counted(len(run.moves.moves), 'namespace')}"
 
@@ -198,7 +153,7 @@ async def wait_replicated(session: Session) -> str | NotYet:
     """Wait until the copy is near its end; the cut-over waits for the rest while producers are throttled."""
     from pulsar_fleet.procedures.copy_wait import CopyWait
 
-    run = _of(session)
+    run = run_of(session)
     copy = session.kept.setdefault("copy", CopyWait(run.sides, run.run, run.moves))
     return _waiting(*await copy.look())
 
@@ -209,7 +164,7 @@ async def verify_copy(session: Session) -> str:
     In this task; above the run's `spark_above_entries` by the Spark job. A job that was killed is submitted again by
     the next try, which continues the same proof.
     """
-    run = _of(session)
+    run = run_of(session)
     return _counts(await run.verify_copy(run.moves, _job(session)))
 
 
@@ -234,13 +189,13 @@ async def wait_repointed(session: Session) -> str | NotYet:
     """
     from pulsar_fleet.migration.repoint.steps import repoint_progress
 
-    run = _of(session)
+    run = run_of(session)
     return _waiting(*await repoint_progress(run.sides, run.run, run.moves))
 
 
 async def cut_over(session: Session) -> str:
     """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""
-    run = _of(session)
+    run = run_of(session)
     await run.cut_over(run.moves, run.original, stopping=session.stopping)
     return listed([move.namespace for move in run.moves.moves])
 
@@ -249,7 +204,7 @@ async def verify_subscriptions(session: Session) -> str:
     """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
     from pulsar_fleet.migration import steps
 
-    run = _of(session)
+    run = run_of(session)
     return _counts(await steps.verify_subscriptions(run.sides, run.run, run.moves))
 
 
@@ -257,7 +212,7 @@ async def wait_drained(session: Session) -> str | NotYet:
     """Wait until every namespace is drained on the old cluster, and remediate incidents."""
     from pulsar_fleet.migration.drain.steps import monitor_drain
 
-    run = _of(session)
+    run = run_of(session)
     status = await monitor_drain(run.sides, run.run, run.moves)
     return _waiting(status.is_done, status.line())
 
@@ -266,20 +221,20 @@ async def look_drained(session: Session) -> str | NotYet:
     """Whether a worker must go on with `wait_drained`: a remedy writes to the clusters and can block with a client."""
     from pulsar_fleet.migration.drain.steps import poll_drain
 
-    run = _of(session)
+    run = run_of(session)
     status = await poll_drain(run.sides, run.run, run.moves)
     return _waiting(status.needs_worker, status.line())
 
 
 async def verify_messages(session: Session) -> str:
     """Compare the old cluster's messages with their copy on the new cluster; fail unless they are equal."""
-    run = _of(session)
+    run = run_of(session)
     return _counts(await run.verify_messages(run.moves, _job(session)))
 
 
 async def clean_up(session: Session) -> str:
     """End replication, remove from the old cluster what continues on the new one, and list the leftovers."""
-    run = _of(session)
+    run = run_of(session)
     results = await run.clean_up(run.moves, run.original)
     return " ".join(str(result["text"]) for result in results.values())
 
@@ -294,37 +249,33 @@ async def restore(session: Session) -> str | Skipped:
         return Skipped("The run changed no setting.")
     # What the settings lead to now may be another cluster, and another process may execute the run.
     await _require_recorded_clusters(session)
-    await require_own(_of(session).sides, session.run)
-    restored = await _of(session).restore()
+    await require_own(run_of(session).sides, session.run)
+    restored = await run_of(session).restore()
     if restored is None:
         return Skipped("The run changed no setting.")
     return "\n".join([counted(len(restored), "change"), *(f"* {line}" for line in restored)])
 
 
-def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
+def end_migration(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """The report from the ledger, and whether the run can still be undone."""
-    from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.migration.model import Phase, is_reversible
+
+    phases = {*reached(run).phases.values()}
+    undoable = phases - {Phase.CHECKED} and all(map(is_reversible, phases))
+    return ending(run, failed, undo=(command_line("abort", run.id),) if undoable else ())
+
+
+def ending(run: Run, failed: Mapping[str, str], **more: Any) -> Ending:
+    """The report of a migration or a failback from the ledger; its page is stored.
+
+    :param more: other fields of the ending.
+    """
+    from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.report.migration import store_migration_report
 
     report = store_migration_report(run, failed, read_approval(run))
-    text, recorded = report.markdown(), run.ledger.run(run.id)
-    phases = {*_reached(run).phases.values()}
-    is_migration = recorded is not None and recorded.procedure == MIGRATION.name
-    given_up = sorted(name for name, phase in _reached(run).phases.items() if phase is Phase.ABORTED)
-    undoable = is_migration and phases - {Phase.CHECKED} and all(map(is_reversible, phases))
-    return Ending(
-        report=report,
-        text=text,
-        document={"failed": list(failed), "report": text},
-        has_page=True,
-        undo=(command_line("abort", run.id),) if undoable else (),
-        instead=(
-            f"Start another failback of {listed(given_up)} only: this run gave that up, and has cut over the rest."
-            if not is_migration and given_up and not all(map(is_reversible, phases))
-            else ""
-        ),
-    )
+    text = report.markdown()
+    return Ending(report=report, text=text, document={"failed": list(failed), "report": text}, has_page=True, **more)
 
 
 def next_wave(run: Run, conf: JsonObject) -> NextRun | Skipped | None:
@@ -341,7 +292,8 @@ def next_wave(run: Run, conf: JsonObject) -> NextRun | Skipped | None:
     return NextRun(run_id, settings, by_hand) if conf["next_waves"] else Skipped(f"'next_waves' is off. {by_hand}")
 
 
-def _of(session: Session) -> Migration | Failback:
+def run_of(session: Session) -> Migration | Failback:
+    """The migration or failback of a session."""
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.procedure import PROCEDURES
 
@@ -355,16 +307,8 @@ def _of(session: Session) -> Migration | Failback:
 def _migration(session: Session) -> Migration:
     from pulsar_fleet.migration.procedure import Migration
 
-    run = _of(session)
+    run = run_of(session)
     assert isinstance(run, Migration)
-    return run
-
-
-def _failback(session: Session) -> Failback:
-    from pulsar_fleet.migration.procedure import Failback
-
-    run = _of(session)
-    assert isinstance(run, Failback)
     return run
 
 
@@ -387,37 +331,38 @@ def _counts(document: JsonObject) -> str:
     return ", ".join(f"{name} {value}" for name, value in document.items())
 
 
-def _reached(run: Run) -> Reached:
+def reached(run: Run) -> Reached:
+    """The newest phase of each namespace of a run."""
     from pulsar_fleet.migration.resumption import Reached
 
     return Reached.of(run)
 
 
-def _is_prepared(run: Run) -> bool:
-    from pulsar_fleet.migration.model import Phase
+def _any(name: str) -> Callable[[Run], bool]:
+    """Whether a namespace of a run is in a phase or beyond it."""
 
-    return _reached(run).any(Phase.PREPARED)
+    def any_one_is(run: Run) -> bool:
+        from pulsar_fleet.migration.model import Phase
 
+        return reached(run).any(Phase(name))
 
-def _is_frozen(run: Run) -> bool:
-    from pulsar_fleet.migration.model import Phase
-
-    return _reached(run).any(Phase.FROZEN)
+    return any_one_is
 
 
 def _all(name: str) -> Callable[[Run], bool]:
     """Whether every namespace of a run is in a phase or beyond it."""
 
-    def reached(run: Run) -> bool:
+    def all_are(run: Run) -> bool:
         from pulsar_fleet.migration.model import Phase
         from pulsar_fleet.migration.waves.steps import find_moves
 
         moves, phase = find_moves(run), Phase(name)
-        return moves is not None and _reached(run).all(moves, phase)
+        return moves is not None and reached(run).all(moves, phase)
 
-    return reached
+    return all_are
 
 
+is_frozen, _is_prepared = _any("frozen"), _any("prepared")
 _COPIED, _SWITCHED, _DRAINED, _VERIFIED = map(_all, ("replicated", "cut_over", "drained", "verified"))
 
 
@@ -426,26 +371,19 @@ def _advice(run: Run) -> str:
     return f"Check the namespaces; {again}."
 
 
-def _wait(minutes: str, missed: str, look: Callable[..., object]) -> Wait:
-    return Wait(
-        minutes,
-        _advice,
-        poll_seconds=POLL_SECONDS,
-        look=look,  # type: ignore[arg-type]
-        again=True,
-        missed=missed,
-    )
+def _wait(minutes: str, missed: str, look: Callable[[Session], Awaitable[Said]]) -> Wait:
+    return Wait(minutes, _advice, poll_seconds=POLL_SECONDS, look=look, again=True, missed=missed)
 
 
 def _proof(old: str, new: str) -> Application:
     return Application("verify_messages.py", clusters=(old, new))
 
 
-def _prepare(old: str, new: str, *checks: Step) -> tuple[Step, ...]:
+def preparing(old: str, new: str, *checks: Step) -> tuple[Step, ...]:
     """From the preparation of the new cluster to the proof of the copy."""
     copying = _wait("drain_timeout_minutes", "the namespaces are not replicated", wait_replicated)
     return (
-        Step(f"prepare_{new}", prepare_new, reached=_is_frozen),
+        Step(f"prepare_{new}", prepare_new, reached=is_frozen),
         *checks,
         Step(f"freeze_{old}", freeze_old, reached=_COPIED),
         Step("start_replication", start_replication, reached=_COPIED),
@@ -454,7 +392,7 @@ def _prepare(old: str, new: str, *checks: Step) -> tuple[Step, ...]:
     )
 
 
-def _switch(old: str, new: str) -> tuple[Step, ...]:
+def switching(old: str, new: str) -> tuple[Step, ...]:
     """From the cut-over to the end of the old cluster's work."""
     draining = _wait("drain_timeout_minutes", "the namespaces are not drained", look_drained)
     finish = "A cut-over that has begun is finished first."
@@ -467,7 +405,8 @@ def _switch(old: str, new: str) -> tuple[Step, ...]:
     )
 
 
-def _restoring(old: str) -> Step:
+def restoring(old: str) -> Step:
+    """What is done at the end, whatever happened."""
     return Step(
         f"restore_{old}",
         restore,
@@ -477,13 +416,13 @@ def _restoring(old: str) -> Step:
 
 
 _ID = "admin URL or Airflow connection id."
-_CLUSTERS = {"blue": f"The old cluster: {_ID}", "green": f"The new cluster: {_ID}"}
+CLUSTERS = {"blue": f"The old cluster: {_ID}", "green": f"The new cluster: {_ID}"}
 
 MIGRATION = Procedure(
     name="migrate_namespaces",
     summary="Move namespaces to another cluster while their clients keep running, one wave after the other.",
     command="migrate",
-    clusters=_CLUSTERS,
+    clusters=CLUSTERS,
     own_settings=SETTINGS,
     opening="read_request",
     checks="check_gates",
@@ -494,7 +433,7 @@ MIGRATION = Procedure(
     begun=_is_prepared,
     records=True,
     work=(
-        *_prepare("blue", "green", Step("recheck_gates", recheck_gates, reads=True, reached=_is_frozen)),
+        *preparing("blue", "green", Step("recheck_gates", recheck_gates, reads=True, reached=is_frozen)),
         Step(
             "wait_for_window",
             wait_for_window,
@@ -508,35 +447,10 @@ MIGRATION = Procedure(
             wait=_wait("repoint_timeout_minutes", "applications are still on the old cluster", wait_repointed),
             reached=_SWITCHED,
         ),
-        *_switch("blue", "green"),
+        *switching("blue", "green"),
     ),
-    always=_restoring("blue"),
+    always=restoring("blue"),
     follows=Following("plan_next_run", "start_next_wave", next_wave),
     lists_runs=True,
-    end=end,
-)
-
-FAILBACK = Procedure(
-    name="fail_back_namespaces",
-    summary="Move migrated namespaces back to the cluster that they left.",
-    command="fail-back",
-    clusters=_CLUSTERS,
-    own_settings=FAILBACK_SETTINGS,
-    opening="read_request",
-    checks="check_failback",
-    approves="",
-    validate=validate_failback,
-    require=require_failback,
-    check=check_failback,
-    begun=_is_frozen,
-    records=True,
-    work=(
-        Step("reopen_blue", reopen_blue, reached=_is_frozen),
-        Step("check_gates", choose_strategies, reached=_is_frozen),
-        *_prepare("green", "blue"),
-        *_switch("green", "blue"),
-    ),
-    always=_restoring("green"),
-    lists_runs=True,
-    end=end,
+    end=end_migration,
 )

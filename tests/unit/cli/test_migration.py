@@ -13,7 +13,8 @@ from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.request import DEFAULTS, MigrationRequest
-from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
+from pulsar_fleet.procedures.failback import FAILBACK
+from pulsar_fleet.procedures.migration import MIGRATION
 
 TERMINAL: Any = SimpleNamespace(note=lambda _: None)
 BLUE, GREEN = "http://blue:8080", "http://green:8080"

@@ -19,8 +19,9 @@ from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare import lease
 from pulsar_fleet.migration.procedure import Migration
 from pulsar_fleet.migration.waves.planner import Limits, Member, plan_waves
-from pulsar_fleet.procedures import migration, runner
-from pulsar_fleet.procedures.migration import FAILBACK, MIGRATION
+from pulsar_fleet.procedures import failback, migration, runner
+from pulsar_fleet.procedures.failback import FAILBACK
+from pulsar_fleet.procedures.migration import MIGRATION
 from pulsar_fleet.procedures.procedure import NextRun, NotYet, Said, Session, Skipped
 from pulsar_fleet.procedures.runner import may_have_changed
 
@@ -122,7 +123,7 @@ def test_a_run_can_be_aborted_until_a_topic_is_terminated(
 ) -> None:
     for phase in phases:
         run.ledger.enter_phase(run.id, "acme/orders", phase)
-    assert migration.end(run, CONF, {"cut_over": "no answer"}).undo == commands
+    assert migration.end_migration(run, CONF, {"cut_over": "no answer"}).undo == commands
 
 
 class Named:
@@ -164,7 +165,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_run_is_restored_on_its_own_clusters_also_if_one_is_down(run: Run, restored: list[str], stored: bool) -> None:
     assert isinstance(asyncio.run(migration.restore(session_of(run, "", ""))), Skipped)
     if stored:
-        asyncio.run(migration._require_clusters(session_of(run, "blue", "green")))
+        asyncio.run(migration.require_clusters(session_of(run, "blue", "green")))
     else:
         run.artefacts.write_json(run.id, MOVES, Moves("blue", "green", ()).to_json())
     run.ledger.enter_phase(run.id, "acme/orders", Phase.FROZEN)
@@ -184,8 +185,10 @@ def test_a_failback_that_gave_up_a_part_is_not_resumed(records: object, restored
         for phase in phases:
             run.ledger.enter_phase(run.id, name, phase)
     with pytest.raises(PreconditionFailed, match="Start another failback of these only"):
-        asyncio.run(migration.require_failback(session_of(run, "blue", "green")))
-    assert "Start another failback of acme/b only" in migration.end(run, CONF, {"cut_over": "interrupted"}).instead
+        asyncio.run(failback.require_failback(session_of(run, "blue", "green")))
+    assert (
+        "Start another failback of acme/b only" in failback.end_failback(run, CONF, {"cut_over": "interrupted"}).instead
+    )
 
 
 def test_a_run_whose_gates_passed_has_changed_nothing(run: Run) -> None:
