@@ -29,7 +29,6 @@ fail_back_namespaces = procedure_dag(
     FAILBACK,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
-    allowed_run_types=["manual", "operator_triggered"],
     max_active_runs=1,
     spark_jobs=Path(__file__).parents[1] / "spark_jobs",
     emits={"clean_up_green": (MIGRATED, announce_migrated)},

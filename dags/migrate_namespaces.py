@@ -32,7 +32,6 @@ migrate_namespaces = procedure_dag(
     MIGRATION,
     doc_md=__doc__,
     tags=["pulsar", "migration"],
-    allowed_run_types=["manual", "operator_triggered"],
     max_active_runs=1,
     spark_jobs=Path(__file__).parents[1] / "spark_jobs",
     emits={"clean_up_blue": (MIGRATED, announce_migrated)},

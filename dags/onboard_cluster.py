@@ -25,7 +25,6 @@ from pulsar_fleet.procedures.onboarding import ONBOARDING
 # write_report
 onboard_cluster = procedure_dag(
     ONBOARDING,
-    allowed_run_types=["manual", "operator_triggered"],
     doc_md=__doc__,
     tags=["pulsar", "onboarding"],
     spark_jobs=Path(__file__).parents[1] / "spark_jobs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -20,15 +21,17 @@ def airflow_with(
 ) -> Callable[..., AbstractContextManager[AirflowStack]]:
     """Airflow as `make demo` starts it, with settings of its own and connections to blue and green.
 
-    The URLs of blue's and green's admin API can be given.
+    The URLs of blue's and green's admin API can be given, and the programs of another Airflow.
     """
 
     @contextmanager
-    def start(settings: Mapping[str, str] | None = None, **urls: str) -> Iterator[AirflowStack]:
+    def start(
+        settings: Mapping[str, str] | None = None, *, programs: Path | None = None, **urls: str
+    ) -> Iterator[AirflowStack]:
         before = dict(os.environ)
         # A database of its own, not the one of the DAGs that run in this process.
         del os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
-        stack = AirflowStack.launch(tmp_path_factory.mktemp("airflow"), settings=settings)
+        stack = AirflowStack.launch(tmp_path_factory.mktemp("airflow"), settings=settings, programs=programs)
         try:
             stack.wait_ready(*DAGS)
             for cluster in (blue, green):

@@ -30,6 +30,7 @@ AREAS = (
     "read_only",
     "sandbox",
     "pairs",
+    "airflow",
 )
 _AREA_OF_FOLDER = {
     **{area: area for area in AREAS},

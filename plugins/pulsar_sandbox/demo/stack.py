@@ -23,6 +23,8 @@ REPOSITORY = Path(__file__).parents[3]
 STATE_FILE = "airflow.json"
 START_SECONDS = 300
 CALL_SECONDS = 60
+_ASKS = ("awaiting_input", "deferred")
+"""The states of a task that waits for an answer; the second one up to Airflow 3.2."""
 _SCHEDULER_SEES_SECONDS = 3
 
 
@@ -155,7 +157,7 @@ class AirflowStack:
         questions = [
             detail for detail in self._get(path)["hitl_details"] if detail["task_instance"]["task_id"] == task_id
         ]
-        return next((detail for detail in questions if detail["task_instance"]["state"] == "awaiting_input"), None)
+        return next((detail for detail in questions if detail["task_instance"]["state"] in _ASKS), None)
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
         """Answer as a person does in the UI, some seconds after the question.

@@ -19,5 +19,7 @@ if TYPE_CHECKING:
 else:
 
     def task(python_callable: Any = None, **kwargs: Any) -> Any:
-        """`@task` or `@task(…)`, with the arguments of Airflow's decorator."""
+        """`@task` or `@task(…)`, with the arguments of Airflow's decorator; by default it has one result."""
+        # Airflow 3.1 infers it from annotations that are not imported at run time, and warns.
+        kwargs.setdefault("multiple_outputs", False)
         return task_decorator_factory(python_callable, decorated_operator_class=ProcedureTask, **kwargs)
