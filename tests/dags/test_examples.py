@@ -193,7 +193,7 @@ async def test_one_open_partition_keeps_a_topic_from_being_terminated(
     await on_blue.create_partitioned_topic(topic, 2)
     await on_blue.post(f"/{topic.partitions(2)[0].path}/terminate")
     condition = TerminationCondition(topic=str(topic))
-    assert await condition.read("pulsar_default") == (False, f"{topic}: 1 of 2 partitions terminated")
+    assert await condition.read(cluster) == (False, f"{topic}: 1 of 2 partitions terminated")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_a_topic_that_cannot_be_terminated_is_named(
     cluster: ClusterConnection, topic: str, error: type[Exception], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):
-        await TerminationCondition(topic=topic).read("pulsar_default")
+        await TerminationCondition(topic=topic).read(cluster)
 
 
 async def test_a_backlog_is_counted_and_a_missing_subscription_is_named(
@@ -216,11 +216,11 @@ async def test_a_backlog_is_counted_and_a_missing_subscription_is_named(
     await on_blue.create_subscription(topic, "warehouse")
     await publish(cluster, str(topic), [OutgoingMessage(content=b"one"), OutgoingMessage(content=b"two")])
     backlog = BacklogCondition(topic=str(topic), subscription="warehouse", at_least=1)
-    assert await backlog.read("pulsar_default") == (True, f"{topic}, subscription warehouse: backlog 1 entry")
-    assert (await replace(backlog, at_least=None, at_most=0).read("pulsar_default"))[0] is False
+    assert await backlog.read(cluster) == (True, f"{topic}, subscription warehouse: backlog 1 entry")
+    assert (await replace(backlog, at_least=None, at_most=0).read(cluster))[0] is False
     missing = BacklogCondition(topic=str(topic), subscription="none", at_most=0)
     with pytest.raises(NotFound, match="has no subscription 'none'"):
-        await missing.read("pulsar_default")
+        await missing.read(cluster)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -14,6 +13,7 @@ from pulsar_fleet.cluster.text import counted, did_you_mean, listed
 if TYPE_CHECKING:
     from pulsar_fleet.airflow.triggers.waiting import Look
     from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.names import TopicName
 
 _MESSAGE_SECONDS = 60.0
@@ -23,7 +23,7 @@ _MESSAGE_SECONDS = 60.0
 class Condition(Protocol):
     """A condition of one cluster; its fields are the arguments of a trigger, so they contain no secret."""
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """Whether it holds, and a sentence with the figures.
 
         :raises FleetError: it cannot be read.
@@ -43,12 +43,12 @@ class BacklogCondition:
         if (self.at_most is None) is (self.at_least is None):
             raise InvalidRequest("Set at_most or at_least, and not both.")
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """A subscription that does not exist has no backlog, and is `NotFound` if the backlog must be small."""
         from pulsar_fleet.cluster.errors import NotFound
         from pulsar_fleet.links.partition_stats import required_stats
 
-        async with await _admin(conn_id) as admin:
+        async with _admin(cluster) as admin:
             statistics = await required_stats(admin, await _partitions(admin, self.topic))
         backlogs = [
             stats.subscriptions[self.subscription].backlog
@@ -71,9 +71,8 @@ class MessageCondition:
     subscription_type: str
     initial_position: str
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """Waits for a message up to a minute, and acknowledges nothing. Creates a subscription that does not exist."""
-        from pulsar_fleet.airflow.hooks.pulsar import aread_connection
         from pulsar_fleet.messages.clients.stream import Subscription, open_stream
 
         subscription = Subscription(
@@ -82,7 +81,7 @@ class MessageCondition:
             kind=self.subscription_type,
             initial_position=self.initial_position,
         )
-        async with open_stream(await aread_connection(conn_id), subscription, queue_size=1) as stream:
+        async with open_stream(cluster, subscription, queue_size=1) as stream:
             batch = await stream.next_batch(1, _MESSAGE_SECONDS)
         text = "a message" if batch else "no message to deliver"
         return batch is not None, f"{self.topic}, subscription {self.subscription}: {text}"
@@ -95,12 +94,12 @@ class SubscriptionCondition:
     topic: str
     subscription: str
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """A topic that does not exist has no subscription."""
         from pulsar_fleet.cluster.errors import NotFound
         from pulsar_fleet.cluster.names import TopicName
 
-        async with await _admin(conn_id) as admin:
+        async with _admin(cluster) as admin:
             try:
                 names = await admin.get(f"/{TopicName.parse(self.topic).path}/subscriptions")
             except NotFound:
@@ -122,13 +121,13 @@ class ReplicationCondition:
         if (self.topic is None) is (self.namespace is None):
             raise InvalidRequest("Set topic or namespace, and not both.")
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """Reads every topic once, which loads it. A namespace without topics has nothing to send."""
         from pulsar_fleet.cluster.names import NamespaceName
         from pulsar_fleet.links.lag import lag_of
         from pulsar_fleet.links.partition_stats import required_stats
 
-        async with await _admin(conn_id) as admin:
+        async with _admin(cluster) as admin:
             if self.topic is not None:
                 topics = await _partitions(admin, self.topic)
             else:
@@ -146,14 +145,14 @@ class TerminationCondition:
 
     topic: str
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """A topic that does not exist is `NotFound`, a non-persistent one `InvalidRequest`. It loads no topic."""
         from pulsar_fleet.cluster.names import TopicName
         from pulsar_fleet.snapshot.resources import is_terminated
 
         if not TopicName.parse(self.topic).persistent:
             raise InvalidRequest(f"{self.topic} is not persistent, so no broker says whether it is terminated.")
-        async with await _admin(conn_id) as admin:
+        async with _admin(cluster) as admin:
             partitions = await _partitions(admin, self.topic)
             # Of a partition that does not exist the broker answers 500: it is no reason to wait in the client.
             read = (admin.internal_info(partition, answered_retry_seconds=0) for partition in partitions)
@@ -177,7 +176,7 @@ class PhaseCondition:
             hint = did_you_mean(self.phase, names, f"use {listed(names, len(names))}.")
             raise InvalidRequest(f"Phase {self.phase!r} is unknown: {hint}")
 
-    async def read(self, conn_id: str) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """A phase that the run has left again counts too. No cluster is read."""
         return await asyncio.to_thread(self._read)
 
@@ -216,15 +215,20 @@ def arguments_of(condition: Any, pulsar_conn_id: str) -> dict[str, Any]:
 
 async def open_condition(condition: str, settings: Mapping[str, Any], pulsar_conn_id: str) -> Look:
     """The looks of a trigger that waits for a condition; each reads the connection."""
-    restored: Condition = _CONDITIONS[condition](**settings)
-    return partial(restored.read, pulsar_conn_id)
-
-
-async def _admin(conn_id: str) -> AdminClient:
     from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+
+    restored: Condition = _CONDITIONS[condition](**settings)
+
+    async def look() -> tuple[bool, str]:
+        return await restored.read(await aread_connection(pulsar_conn_id))
+
+    return look
+
+
+def _admin(cluster: ClusterConnection) -> AdminClient:
     from pulsar_fleet.cluster.admin.client import AdminClient
 
-    return AdminClient(await aread_connection(conn_id))
+    return AdminClient(cluster)
 
 
 async def _partitions(admin: AdminClient, topic: str) -> tuple[TopicName, ...]:

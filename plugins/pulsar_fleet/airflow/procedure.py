@@ -17,7 +17,7 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
-from pulsar_fleet.airflow.sensors.step import StepSensor
+from pulsar_fleet.airflow.sensors.step import StepSensor, read_connections
 from pulsar_fleet.procedures.procedure import Batches
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import AssetAlias
 
-    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.procedures.procedure import Procedure, Said, Session, SparkJob, Step
@@ -145,7 +144,7 @@ def _opening(procedure: Procedure) -> Any:
         procedure.validate(conf)
         if reason := procedure.idle(conf):
             raise AirflowSkipException(reason)
-        _connections(procedure, conf)
+        read_connections(procedure, conf)
         run = current_run(context)
         run.ledger.start_run(run.id, procedure.name, conf)
         if (recorded := run.ledger.run(run.id)) and recorded.state == "undone":
@@ -265,14 +264,6 @@ def _report(procedure: Procedure) -> Any:
     return write_report()
 
 
-def _connections(
-    procedure: Procedure, conf: JsonObject, batch: JsonObject | None = None
-) -> dict[str, list[ClusterConnection]]:
-    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-
-    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf, batch).items()}
-
-
 def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
     from pulsar_fleet.airflow.conf import dag_parsing
     from pulsar_fleet.procedures.runner import open_session
@@ -281,7 +272,7 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
     conf = dict(context["params"])
 
     async def run() -> Result:
-        connections = _connections(procedure, conf, of_step.get("batch"))
+        connections = read_connections(procedure, conf, of_step.get("batch"))
         opened = open_session(conf, current_run(context), connections, dag_parsing=dag_parsing, **of_step)
         async with opened as session:
             return await work(session)

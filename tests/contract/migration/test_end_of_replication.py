@@ -11,9 +11,7 @@ from tests.support.moved_namespace import MovedNamespace
 from tests.support.replication import know_each_other, wait_linked
 from tests.support.waits import wait_replicated
 
-from pulsar_fleet.airflow import conditions
 from pulsar_fleet.airflow.conditions import ReplicationCondition
-from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
@@ -36,18 +34,13 @@ async def _linked(fleet: Fleet, topic: TopicName) -> set[str]:
 
 @pytest.mark.cluster
 async def test_replication_that_is_not_connected_has_not_caught_up(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet,
 ) -> None:
     name, topic = fleet.next, TopicName(fleet.next, "events")
     (west,) = clusters = (f"{name.tenant}-west",)
     await west_of(fleet.blue, name, clusters)
     await fleet.blue.post(f"/namespaces/{name.path}/replication", ["blue", west])
-
-    async def admin(_: str) -> AdminClient:
-        return AdminClient(fleet.blue.connection)
-
-    monkeypatch.setattr(conditions, "_admin", admin)
-    caught_up, text = await ReplicationCondition(to_cluster=west, topic=str(topic)).read("pulsar_blue")
+    caught_up, text = await ReplicationCondition(to_cluster=west, topic=str(topic)).read(fleet.blue.connection)
     await without(fleet.blue, name, clusters)
     assert (caught_up, text) == (False, f"{topic} to {west}: 0 entries to send, 2 topics not connected")
 

@@ -42,7 +42,7 @@ def cluster_connection(conn_id: str) -> ClusterConnection:
 
 
 async def aread_connection(conn_id: str) -> ClusterConnection:
-    """The same for triggers, whose event loop must not be blocked."""
+    """The same for triggers, whose event loop must not be blocked; a worker of Airflow 3.1 cannot read so."""
     try:
         return from_airflow(await BaseHook.aget_connection(conn_id))
     except AirflowNotFoundException as error:

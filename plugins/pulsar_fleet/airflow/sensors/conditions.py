@@ -52,8 +52,11 @@ class ClusterSensor(WaitingSensor):
 
     def read(self, context: Context) -> tuple[bool, str]:
         """Read the condition once; a cluster that does not answer is no error."""
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+
+        cluster = cluster_connection(self.pulsar_conn_id)
         try:
-            return asyncio.run(self.condition().read(self.pulsar_conn_id))
+            return asyncio.run(self.condition().read(cluster))
         except Unavailable as error:
             return False, str(error)
 

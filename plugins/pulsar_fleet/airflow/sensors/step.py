@@ -74,7 +74,9 @@ class StepSensor(WaitingSensor):
 
         self._run = current_run(context)
         require_planned(self._procedure, self._run)
-        said = asyncio.run(self._look(dict(context["params"]), self._run))
+        conf = dict(context["params"])
+        named = read_connections(self._procedure, conf, self.batch)
+        said = asyncio.run(self._look(conf, self._run, named))
         if not isinstance(said, NotYet):
             return True, self._conclude(said, self.batch or {})
         self._seconds = float(self.poke_interval) if said.seconds is None else said.seconds
@@ -137,10 +139,9 @@ class StepSensor(WaitingSensor):
         self._limit(context)
         return self.poke_or_defer(context, float(event["end"]))
 
-    async def _look(self, conf: JsonObject, run: Run) -> Said:
+    async def _look(self, conf: JsonObject, run: Run, named: Mapping[str, Sequence[ClusterConnection]]) -> Said:
         from pulsar_fleet.procedures.runner import run_step
 
-        named = await _connections(self._procedure.connections(conf, self.batch))
         async with _session(named, conf, run, self.batch or {}, self._kept) as session:
             return await run_step(self._step, session)
 
@@ -152,10 +153,12 @@ async def open_look(
 
     :param work: of the step, or what only looks, as `module:name`.
     """
+    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
     from pulsar_fleet.ledger.run import Run
 
     run, step = await asyncio.to_thread(Run.open, run_id), resolve_name(work)
-    kept, named = dict[str, Any](), await _connections(connections)
+    kept = dict[str, Any]()
+    named = {setting: [await aread_connection(name) for name in names] for setting, names in connections.items()}
 
     async def look() -> tuple[bool, str]:
         async with _session(named, conf, run, batch, kept) as session:
@@ -165,10 +168,13 @@ async def open_look(
     return look
 
 
-async def _connections(names: Mapping[str, Sequence[str]]) -> dict[str, list[ClusterConnection]]:
-    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+def read_connections(
+    procedure: Procedure, conf: JsonObject, batch: JsonObject | None = None
+) -> dict[str, list[ClusterConnection]]:
+    """Setting → the connections that it names, for a worker."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
-    return {setting: [await aread_connection(name) for name in named] for setting, named in names.items()}
+    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf, batch).items()}
 
 
 @asynccontextmanager
