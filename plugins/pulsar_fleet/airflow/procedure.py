@@ -16,7 +16,7 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run, requester
 from pulsar_fleet.airflow.sensors.step import StepSensor, read_connections
 from pulsar_fleet.procedures.procedure import Batches
 from pulsar_fleet.settings.setting import refuse_unknown_settings
@@ -146,7 +146,7 @@ def _opening(procedure: Procedure) -> Any:
             raise AirflowSkipException(reason)
         read_connections(procedure, conf)
         run = current_run(context)
-        run.ledger.start_run(run.id, procedure.name, conf)
+        run.ledger.start_run(run.id, procedure.name, conf, requester(context))
         if (recorded := run.ledger.run(run.id)) and recorded.state == "undone":
             # Cleared afterwards, it changes clusters again.
             run.ledger.resume_run(run.id)

@@ -30,6 +30,13 @@ def current_run(context: Context) -> Run:
     return Run.open(fleet_run_id(context))
 
 
+def requester(context: Context) -> str:
+    """The user who triggered this DAG run, or what created it."""
+    run = context["dag_run"]
+    user = getattr(run, "triggering_user_name", None)
+    return str(user or f"Airflow, as a {getattr(run.run_type, 'value', run.run_type)} run")
+
+
 def store_failure(context: Context) -> None:
     """Store the reason of a task's failure with the run, so that the report can name it; for `on_failure_callback`."""
     run, error = current_run(context), context.get("exception")
@@ -75,7 +82,7 @@ def finish_run(context: Context, failed: Mapping[str, str]) -> None:
 def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
     """Record the run of a DAG of one task: that it began, and whether the block succeeded."""
     run = current_run(context)
-    run.ledger.start_run(run.id, procedure, dict(context["params"]))
+    run.ledger.start_run(run.id, procedure, dict(context["params"]), requester(context))
     try:
         yield
     except BaseException:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from getpass import getuser
+from socket import gethostname
 
 from pulsar_fleet.cli.clusters import ReachedCluster
 from pulsar_fleet.cli.terminal import Terminal, UsageError
@@ -51,7 +52,7 @@ def begin_run(terminal: Terminal, run: Run, procedure: str, conf: JsonObject, *,
 
     :param command: continues the run with --resume; empty if none does.
     """
-    run.ledger.start_run(run.id, procedure, conf)
+    run.ledger.start_run(run.id, procedure, conf, f"{getuser()} on {gethostname()}")
     continued = f" Should this process die: {command_line(command, '--resume', run.id)}" if command else ""
     terminal.note(f"Run {run.id}.{continued}")
 

@@ -11,11 +11,24 @@ from typing import Any
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.evidence.document import Evidence, Record
-from pulsar_fleet.ledger.approval import read_approval
-from pulsar_fleet.ledger.audit import CHANGE, INTENT, PHASE, RUN, VERDICT, audited_rows, entries_of, last_entry
+from pulsar_fleet.ledger.approval import APPROVAL, read_approval
+from pulsar_fleet.ledger.audit import (
+    CHANGE,
+    FACT,
+    INTENT,
+    PHASE,
+    RUN,
+    VERDICT,
+    audited_rows,
+    entries_of,
+    identity_of,
+    last_entry,
+)
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import DOCUMENT
+
+ARTEFACT = "artefact"
 
 
 def collect(run: Run, *, now: datetime | None = None) -> Evidence:
@@ -27,7 +40,8 @@ def collect(run: Run, *, now: datetime | None = None) -> Evidence:
         raise NotFound(f"The ledger has no run {run.id!r}. `pulsar-fleet runs` lists the newest ones.")
     last = last_entry(run.ledger.engine)
     made_at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-    return Evidence.chain(run.id, made_at, last, ledger_and_artefacts(run))
+    ledger = identity_of(run.ledger.engine)
+    return Evidence.chain(run.id, made_at, last, ledger_and_artefacts(run), ledger=ledger)
 
 
 def ledger_and_artefacts(run: Run) -> Iterator[Record]:
@@ -35,13 +49,14 @@ def ledger_and_artefacts(run: Run) -> Iterator[Record]:
     for recorded in run.ledger.runs_below(run.id):
         one = Run(recorded.run_id, run.ledger, run.artefacts)
         yield from ledger_records(one, recorded)
-        yield from _artefacts(one)
+        yield from artefact_records(one)
 
 
 def ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
-    """What the ledger has of one run: its request and states, intents, changes, phases and verdicts."""
+    """What the ledger has of one run: its request and states, approvals, writes, phases, digests and verdicts."""
     entries = entries_of(run.ledger.engine, [run.id])
-    request = _plain(asdict(recorded))
+    # Evidence of an earlier release has none.
+    request = {name: value for name, value in _plain(asdict(recorded)).items() if name != "requested_by" or value}
     states = [entry for entry in entries if entry.kind == RUN]
     yield from (Record(kind=RUN, content={**request, "state": entry.key}, audit=entry.content) for entry in states)
     if not states:
@@ -49,20 +64,24 @@ def ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
     for kind in (INTENT, CHANGE, PHASE):
         rows = audited_rows(run.ledger.engine, run.id, kind)
         yield from (Record(kind=kind, content=_plain(row), audit=digest) for row, digest in rows)
+    for row, digest in audited_rows(run.ledger.engine, run.id, FACT):
+        kind = "approval" if row["kind"] == APPROVAL else "digests"
+        yield Record(kind=kind, content={"run_id": run.id, **row["content"]}, audit=digest)
     verdicts = {entry.key: entry.content for entry in entries if entry.kind == VERDICT}
     for verdict in run.ledger.verdicts(run.id):
         yield Record(kind=VERDICT, content=_plain(asdict(verdict)), audit=verdicts.get(verdict.scope, ""))
 
 
-def _artefacts(run: Run) -> Iterator[Record]:
-    """Approval and report with their content; of all other documents name, size and digest."""
-    if approval := read_approval(run):
+def artefact_records(run: Run) -> Iterator[Record]:
+    """The report with its content; of every document name, size and digest."""
+    if not run.ledger.facts(run.id, APPROVAL) and (approval := read_approval(run)):
+        # Of an earlier release.
         yield Record(kind="approval", content={"run_id": run.id, **approval})
     if report := run.stored(DOCUMENT):
         yield Record(kind="report", content={"run_id": run.id, "report": report})
     for name, reference in run.artefacts.files(run.id):
         content = {"run_id": run.id, "name": name, "sha256": reference.sha256, "bytes": reference.size}
-        yield Record(kind="artefact", content=content)
+        yield Record(kind=ARTEFACT, content=content)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Json]:

@@ -11,7 +11,9 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.audit import content_digest
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_WITHOUT_LEDGER = 1
+"""The shape of releases that did not name the ledger."""
 _ZERO = "0" * 64
 
 
@@ -19,7 +21,7 @@ _ZERO = "0" * 64
 class Record:
     """One fact of a run.
 
-    :param kind: `run`, `approval`, `change`, `intent`, `phase`, `verdict`, `report` or `artefact`.
+    :param kind: `run`, `approval`, `change`, `intent`, `phase`, `digests`, `verdict`, `report` or `artefact`.
     :param content: what the records have of it; secrets are fingerprints there.
     :param audit: the digest that the ledger's audit chain has of it; empty for what is not in the ledger.
     :param digest: of this record and all before it; empty before `chain`.
@@ -42,6 +44,7 @@ class Evidence:
     :param made_at: ISO 8601, UTC.
     :param audit_number: of the last entry of the ledger's audit chain when this was made.
     :param audit_head: the digest of that entry.
+    :param ledger: its identity; empty in evidence of earlier releases.
     """
 
     run_id: str
@@ -49,15 +52,21 @@ class Evidence:
     audit_number: int
     audit_head: str
     records: tuple[Record, ...]
+    ledger: str = ""
 
     @classmethod
-    def chain(cls, run_id: str, made_at: str, audit: tuple[int, str], records: Iterable[Record]) -> Self:
+    def chain(
+        cls, run_id: str, made_at: str, audit: tuple[int, str], records: Iterable[Record], *, ledger: str = ""
+    ) -> Self:
         """The evidence with a digest in each record."""
-        chained, previous = [], _first(run_id, made_at, *audit)
+        chained, previous = [], _first(run_id, made_at, *audit, ledger)
         for record in records:
             previous = record.after(previous)
             chained.append(replace(record, digest=previous))
-        return cls(run_id=run_id, made_at=made_at, audit_number=audit[0], audit_head=audit[1], records=tuple(chained))
+        number, head = audit
+        return cls(
+            run_id=run_id, made_at=made_at, audit_number=number, audit_head=head, records=tuple(chained), ledger=ledger
+        )
 
     @property
     def head(self) -> str:
@@ -65,8 +74,8 @@ class Evidence:
         return self.records[-1].digest if self.records else _first(*self._begin)
 
     @property
-    def _begin(self) -> tuple[str, str, int, str]:
-        return self.run_id, self.made_at, self.audit_number, self.audit_head
+    def _begin(self) -> tuple[str, str, int, str, str]:
+        return self.run_id, self.made_at, self.audit_number, self.audit_head, self.ledger
 
     def of(self, kind: str) -> list[Json]:
         """The contents of the records of one kind."""
@@ -86,7 +95,11 @@ class Evidence:
     def to_bytes(self) -> bytes:
         """As a JSON file; equal evidence has equal bytes."""
         document = {
-            "schema_version": SCHEMA_VERSION,
+            **(
+                {"schema_version": SCHEMA_VERSION, "ledger": self.ledger}
+                if self.ledger
+                else {"schema_version": _WITHOUT_LEDGER}
+            ),
             "run_id": self.run_id,
             "made_at": self.made_at,
             "audit_number": self.audit_number,
@@ -109,13 +122,20 @@ class Evidence:
             document = json.loads(content)
             version = document["schema_version"]
             records = tuple(Record(**record) for record in document["records"])
-            parts = {name: document[name] for name in ("run_id", "made_at", "audit_number", "audit_head")}
+            named = (
+                "run_id",
+                "made_at",
+                "audit_number",
+                "audit_head",
+                *(["ledger"] if version != _WITHOUT_LEDGER else []),
+            )
+            parts = {name: document[name] for name in named}
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"This is not an evidence file ({type(error).__name__}: {error}).") from error
-        if version != SCHEMA_VERSION:
+        if version not in (_WITHOUT_LEDGER, SCHEMA_VERSION):
             raise InvalidRequest(f"The evidence has the shape {version}, this release reads {SCHEMA_VERSION}.")
         return cls(**parts, records=records)
 
 
-def _first(run_id: str, made_at: str, audit_number: int, audit_head: str) -> str:
-    return content_digest([_ZERO, run_id, made_at, audit_number, audit_head])
+def _first(run_id: str, made_at: str, audit_number: int, audit_head: str, ledger: str) -> str:
+    return content_digest([_ZERO, run_id, made_at, audit_number, audit_head, *([ledger] if ledger else [])])

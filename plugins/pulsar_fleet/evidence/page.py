@@ -47,6 +47,7 @@ def evidence_page(evidence: Evidence) -> str:
         evidence=evidence,
         procedure=own["procedure"],
         state=state,
+        requested_by=own.get("requested_by"),
         symbol=_SYMBOLS.get(state, "…"),
         began=_short(began),
         ended=_short(ended),

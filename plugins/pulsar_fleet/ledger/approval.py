@@ -1,4 +1,4 @@
-"""The answer of the person who approved or rejected a plan or a wave, stored with the run."""
+"""The answers of the persons who approved or rejected a plan or a wave, in the ledger."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ log = logging.getLogger(__name__)
 
 APPROVED = "Approve"
 REJECTED = "Reject"
-_APPROVAL = "approval.json"
+FORGOTTEN = "Void"
+"""What follows an answer whose plan is made again."""
+APPROVAL = "approval"
+_OF_EARLIER_RELEASES = "approval.json"
 
 
 def store_approval(run: Run, about: str, answer: str, *, by: str, at: str = "") -> None:
-    """Store answer, author and time in the run's artefacts; a second call replaces them."""
-    run.artefacts.write_json(run.id, _APPROVAL, {"about": about, "answer": answer, "by": by, "at": at})
+    """Record answer, author and time; the newest one counts."""
+    run.ledger.record_fact(run.id, APPROVAL, {"about": about, "answer": answer, "by": by, "at": at})
     log.info("%s: %s by %s", about, answer, by)
 
 
 def forget_approval(run: Run) -> None:
     """Of a run that plans again: the answer was to another plan."""
-    run.artefacts.write_json(run.id, _APPROVAL, None)
+    if approval := read_approval(run):
+        run.ledger.record_fact(run.id, APPROVAL, {**approval, "answer": FORGOTTEN, "by": "the run, which plans again"})
 
 
 def read_approval(run: Run) -> JsonObject | None:
-    """The stored answer of a run: `about`, `answer`, `by`, `at`; None if there is no answer yet."""
-    answer = run.stored(_APPROVAL)
+    """The answer that counts: `about`, `answer`, `by`, `at`; None if there is no answer yet, or to an earlier plan."""
+    if recorded := run.ledger.facts(run.id, APPROVAL):
+        newest = recorded[-1].content
+        return None if newest["answer"] == FORGOTTEN else newest
+    answer = run.stored(_OF_EARLIER_RELEASES)
     return dict(answer) if isinstance(answer, dict) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,12 +17,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from pulsar_fleet.ledger.rows import utc
-from pulsar_fleet.ledger.tables import audit, changes, intents, phases, runs, verdicts
+from pulsar_fleet.ledger.tables import audit, changes, facts, intents, phases, runs, verdicts
 
 BEGIN = "begin"
 """The first entry; its key has the number of records of each table that are older than the chain."""
-RUN, INTENT, CHANGE, PHASE, VERDICT = "run", "intent", "change", "phase", "verdict"
-_APPENDED = {INTENT: intents, CHANGE: changes, PHASE: phases}
+LEDGER = "ledger"
+RUN, INTENT, CHANGE, PHASE, FACT, VERDICT = "run", "intent", "change", "phase", "fact", "verdict"
+_OLDER = {INTENT: intents, CHANGE: changes, PHASE: phases}
+"""The tables of records that may be older than the chain."""
+_APPENDED = {**_OLDER, FACT: facts}
 _ZERO = "0" * 64
 # Any number that no other application locks in the same database; another one guards migrations.
 _POSTGRESQL_LOCK = 5_081_250_418
@@ -31,8 +35,8 @@ _POSTGRESQL_LOCK = 5_081_250_418
 class AuditEntry:
     """One entry of the chain.
 
-    :param kind: of the record: a run and its state, an intent, a change, a phase, a verdict.
-    :param key: the state of a run, the scope of a verdict, the number of another record.
+    :param kind: of the record: begin, ledger, a run and its state, an intent, a change, a phase, a fact, a verdict.
+    :param key: the identity of the ledger, the state of a run, the scope of a verdict, the number of another record.
     :param content: SHA-256 of the record.
     :param digest: SHA-256 of this entry with the digest of the entry before.
     """
@@ -68,7 +72,7 @@ def lock(connection: sa.Connection) -> None:
 
 def begin(connection: sa.Connection) -> None:
     """Begin the chain of a ledger; its older records are not part of it."""
-    newest = {kind: connection.scalar(sa.select(sa.func.max(table.c.id))) or 0 for kind, table in _APPENDED.items()}
+    newest = {kind: connection.scalar(sa.select(sa.func.max(table.c.id))) or 0 for kind, table in _OLDER.items()}
     older = {RUN: sorted(connection.scalars(sa.select(runs.c.run_id)))}
     older[VERDICT] = sorted({f"{row.run_id} {row.scope}" for row in connection.execute(sa.select(verdicts))})
     content = content_digest({**newest, **older})
@@ -104,7 +108,9 @@ def record_digest(record: Mapping[str, Any] | sa.RowMapping) -> str:
 def run_digest(run: Mapping[str, Any] | sa.RowMapping, state: str) -> str:
     """The digest of a run's request, with one of its states."""
     request = {name: run[name] for name in ("run_id", "procedure", "conf", "started_at")}
-    return content_digest({**request, "state": state})
+    # The entries of earlier releases are without it.
+    asked = {"requested_by": run["requested_by"]} if run["requested_by"] else {}
+    return content_digest({**request, **asked, "state": state})
 
 
 def entries_of(engine: sa.Engine, run_ids: Sequence[str] | None = None) -> list[AuditEntry]:
@@ -117,7 +123,7 @@ def entries_of(engine: sa.Engine, run_ids: Sequence[str] | None = None) -> list[
 
 
 def audited_rows(engine: sa.Engine, run_id: str, kind: str) -> list[tuple[dict[str, Any], str]]:
-    """The intents, changes or phases of a run with the digest that the chain has of each; empty of older ones."""
+    """The rows of a run in a table, with the digest that the chain has of each; empty of older ones."""
     table = _APPENDED[kind]
     recorded = {entry.key: entry.content for entry in entries_of(engine, [run_id]) if entry.kind == kind}
     query = sa.select(table).where(table.c.run_id == run_id).order_by(table.c.id)
@@ -132,6 +138,18 @@ def last_entry(engine: sa.Engine) -> tuple[int, str]:
     with engine.connect() as connection:
         row = connection.execute(query).first()
     return (row.number, row.digest) if row else (0, _ZERO)
+
+
+def identify(connection: sa.Connection) -> None:
+    """Give a ledger an identity, as an entry of its chain: evidence says which ledger it is of."""
+    identity = str(uuid.uuid4())
+    append(connection, "", [(LEDGER, identity, content_digest(identity))])
+
+
+def identity_of(engine: sa.Engine) -> str:
+    """The identity of a ledger, see `identify`."""
+    with engine.connect() as connection:
+        return str(connection.scalar(sa.select(audit.c.key).where(audit.c.kind == LEDGER)) or "")
 
 
 def entry_at(engine: sa.Engine, number: int) -> str:

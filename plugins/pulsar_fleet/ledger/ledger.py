@@ -14,9 +14,17 @@ import sqlalchemy as sa
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
-from pulsar_fleet.ledger.audit import CHANGE, INTENT, PHASE, RUN, VERDICT, append, lock, record_digest, run_digest
-from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
-from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
+from pulsar_fleet.ledger.audit import CHANGE, FACT, INTENT, PHASE, RUN, VERDICT, append, lock, record_digest, run_digest
+from pulsar_fleet.ledger.rows import (
+    Intent,
+    NewChange,
+    RecordedChange,
+    RecordedFact,
+    RecordedPhase,
+    RecordedRun,
+    RecordedVerdict,
+)
+from pulsar_fleet.ledger.tables import changes, facts, intents, phases, runs, verdicts
 
 _NOT_OURS = "name another file in {variable}, or move this one away: a new ledger is then created"
 _SET = f"set {LEDGER_VARIABLE} to sqlite:///…/ledger.db or postgresql://…"
@@ -90,12 +98,12 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-NEWEST = "0007"
+NEWEST = "0009"
 MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
 """The procedures that reserve namespaces while they run."""
 
 _MIGRATING = sa.and_(runs.c.state == "running", runs.c.procedure.in_(MIGRATIONS))
-Record = TypeVar("Record", Intent, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict)
+Record = TypeVar("Record", Intent, RecordedChange, RecordedFact, RecordedPhase, RecordedRun, RecordedVerdict)
 _LOCK_WAIT_SECONDS = 30
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
@@ -104,7 +112,7 @@ _POSTGRESQL_LOCK = 5_081_250_417
 
 
 class Ledger:
-    """Runs, changes, phases and verdicts. Safe for several processes; each call is one transaction."""
+    """Runs, changes, phases, facts and verdicts. Safe for several processes; each call is one transaction."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -135,12 +143,16 @@ class Ledger:
         """The database, for the stores of other modules."""
         return self._engine
 
-    def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
-        """Record the start of a run. A second call for the same run (a retried task) changes nothing."""
+    def start_run(self, run_id: str, procedure: str, conf: JsonObject, requested_by: str | None = None) -> None:
+        """Record the start of a run. A second call for the same run (a retried task) changes nothing.
+
+        :param requested_by: the user who asked for it; None of a part of another run.
+        """
         with self._writing() as connection:
             existing = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
             if existing is None:
                 row = {"run_id": run_id, "procedure": procedure, "conf": conf, "started_at": _now(), "state": "running"}
+                row["requested_by"] = requested_by
                 connection.execute(runs.insert().values(row))
                 _append_state(connection, run_id, "running")
 
@@ -255,6 +267,27 @@ class Ledger:
         with self._engine.connect() as connection:
             newest = connection.execute(query.order_by(phases.c.id.desc()).limit(1)).first()
         return str(newest.run_id) if newest else None
+
+    def record_fact(self, run_id: str, kind: str, content: JsonObject) -> None:
+        """Record what is known of a run besides its writes; what equals the newest fact of its kind adds nothing."""
+        with self._writing() as connection:
+            query = sa.select(facts.c.content).where(facts.c.run_id == run_id, facts.c.kind == kind)
+            newest = connection.scalar(query.order_by(facts.c.id.desc()).limit(1))
+            if newest != content:
+                row = {"run_id": run_id, "kind": kind, "content": content, "at": _now()}
+                _append_rows(connection, run_id, FACT, facts, [row])
+
+    def facts(self, run_id: str, kind: str) -> Sequence[RecordedFact]:
+        """The facts of a run of one kind, oldest first."""
+        return self._read(
+            RecordedFact, facts, sa.and_(facts.c.run_id == run_id, facts.c.kind == kind), order=facts.c.id
+        )
+
+    def runs_with_facts(self, kind: str) -> list[str]:
+        """The ids of the runs that have a fact of this kind, in their order."""
+        query = sa.select(facts.c.run_id).where(facts.c.kind == kind).distinct().order_by(facts.c.run_id)
+        with self._engine.connect() as connection:
+            return [*connection.scalars(query)]
 
     def record_verdict(
         self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None

@@ -13,13 +13,18 @@ PROVEN = frozenset({"equal", "repeated", "copied", "drained"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """The request of a run, when it began, and its state: `running`, `succeeded`, `failed` or `undone`."""
+    """The request of a run, when it began, and its state: `running`, `succeeded`, `failed` or `undone`.
+
+    :param requested_by: the user who asked for it, or what started it; None of a run of an earlier release, or of one
+        that another run recorded below its name.
+    """
 
     run_id: str
     procedure: str
     conf: JsonObject
     started_at: datetime
     state: str
+    requested_by: str | None = None
 
     @property
     def over(self) -> bool:
@@ -72,6 +77,18 @@ class RecordedPhase:
     namespace: str
     phase: str
     detail: Json
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFact:
+    """What is known of a run besides its writes.
+
+    :param kind: `approval` or `reports`.
+    """
+
+    kind: str
+    content: JsonObject
     at: datetime
 
 

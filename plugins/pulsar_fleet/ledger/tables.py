@@ -15,6 +15,17 @@ runs = sa.Table(
     sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
     sa.Column("ended_at", sa.DateTime(timezone=True)),
     sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("requested_by", sa.String(250)),
+)
+
+facts = sa.Table(
+    "fleet_facts",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(250), nullable=False, index=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("content", sa.JSON, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
 
 changes = sa.Table(

@@ -16,16 +16,23 @@ from pulsar_fleet.report.document import Report
 DOCUMENT = "report.json"
 TEXT = "report.md"
 PAGE = "report.html"
+REPORTS = "reports"
+"""The kind of the fact with their digests."""
 
 
 def store_report(run: Run, report: Report, *, picture: bytes | None = None) -> None:
     """Write `report.json`, `report.md` and `report.html` into the run's artefacts; a second call replaces them.
 
+    The ledger has their digests, so that nobody can change one unnoticed.
+
     :param picture: an SVG of this package, shown below the banner.
     """
-    run.artefacts.write_json(run.id, DOCUMENT, report.to_json())
-    run.artefacts.write(run.id, TEXT, report.markdown().encode())
-    run.artefacts.write(run.id, PAGE, html_page(report, picture=picture).encode())
+    written = {
+        DOCUMENT: run.artefacts.write_json(run.id, DOCUMENT, report.to_json()),
+        TEXT: run.artefacts.write(run.id, TEXT, report.markdown().encode()),
+        PAGE: run.artefacts.write(run.id, PAGE, html_page(report, picture=picture).encode()),
+    }
+    run.ledger.record_fact(run.id, REPORTS, {name: reference.sha256 for name, reference in written.items()})
 
 
 def html_page(report: Report, *, picture: bytes | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import pty
 import re
@@ -109,7 +108,8 @@ async def test_the_command_line_asks_for_a_batch_and_stores_the_answer(
         state, output = await asyncio.to_thread(answered, without_id, *answers)
         assert await partitions(on_blue, topic) == remaining, output
         assert ("Delete 1 resource on blue?" in output, state == 0) == (len(answers) == 2, answers[0] == "y"), output
-    approvals = [json.loads(path.read_text()) for path in records.rglob("approval.json")]
+    ledger = Ledger.open()
+    approvals = [fact.content for run in ledger.runs_with_facts("approval") for fact in ledger.facts(run, "approval")]
     assert sorted(approval["answer"].split()[0] for approval in approvals) == ["Approve", "Reject"]
 
 

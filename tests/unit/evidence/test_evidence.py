@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,7 @@ from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.document import Evidence
 from pulsar_fleet.evidence.page import evidence_page
 from pulsar_fleet.evidence.verify import verify_file
-from pulsar_fleet.ledger.approval import store_approval
+from pulsar_fleet.ledger.approval import forget_approval, read_approval, store_approval
 from pulsar_fleet.ledger.audit import append, check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, NewChange
@@ -34,7 +35,8 @@ PARTS = {"change_id": "1f", "cluster": "green", "before": {"ttl": 1.5}, "after":
 def run(records: Path) -> Run:
     """A finished run with a record of each kind, and a run below it."""
     run = Run.open(RUN)
-    run.ledger.start_run(RUN, "migrate_namespaces", {"namespaces": [HOSTILE]})
+    waiver = {"id": "transactions-in-use", "who": "carla", "why": "none are open"}
+    run.ledger.start_run(RUN, "migrate_namespaces", {"namespaces": [HOSTILE], "waivers": [waiver]}, "bela")
     change = NewChange(**PARTS, resource=f"policy {HOSTILE} ttl", action="set", hazard="none", outcome="applied")
     run.ledger.record(
         RUN, new_intents=[Intent(**PARTS, kind="policy", name=HOSTILE, field="ttl")], new_changes=[change]
@@ -81,10 +83,11 @@ def test_evidence_has_everything_that_the_records_have(run: Run) -> None:
         "phase": 2,
         "verdict": 1,
         "approval": 1,
+        "digests": 1,
         "report": 1,
-        "artefact": 5,
+        "artefact": 4,
     }
-    assert all(record.audit for record in evidence.records if record.kind not in ("approval", "report", "artefact"))
+    assert all(record.audit for record in evidence.records if record.kind not in ("report", "artefact"))
     assert Evidence.from_bytes(evidence.to_bytes()) == evidence
 
 
@@ -154,13 +157,77 @@ def test_who_computes_the_digests_again_is_found_by_the_ledger(run: Run) -> None
     [
         ("UPDATE fleet_changes SET outcome = 'failed'", "change 1 of run"),
         ("DELETE FROM fleet_phases WHERE id = 2", "phase 2 was removed"),
+        (
+            "UPDATE fleet_facts SET content = replace(content, 'anna', 'otto') WHERE kind = 'approval'",
+            f"fact 1 of run {RUN} was altered",
+        ),
+        ("UPDATE fleet_runs SET conf = replace(conf, 'carla', 'otto')", f"Run {RUN} was altered"),
+        ("UPDATE fleet_runs SET requested_by = 'otto' WHERE requested_by = 'bela'", f"Run {RUN} was altered"),
+        ("UPDATE fleet_runs SET requested_by = NULL", f"Run {RUN} was altered"),
     ],
+    ids=["outcome", "removed record", "approver", "waiver", "requester", "no requester"],
 )
 def test_a_ledger_that_was_altered_afterwards_is_found(run: Run, statement: str, problem: str) -> None:
     content = files(run)["html"]
     with run.ledger.engine.begin() as connection:
         connection.execute(sa.text(statement))
     assert problem in "\n".join(verify_file(content, run).problems)
+    assert problem in "\n".join(check_chain(run.ledger.engine).problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("report.json", f"report.json of run {RUN} was altered."),
+        ("wave/plan.json", f"wave/plan.json of run {RUN} was replaced or removed since this was made."),
+    ],
+)
+def test_a_document_that_was_replaced_afterwards_is_found(run: Run, name: str, problem: str) -> None:
+    content = files(run)["json"]
+    reference = run.artefacts.find(RUN, name)
+    assert reference is not None
+    Path(reference.uri).write_bytes(b"{}")
+    assert problem in "\n".join(verify_file(content, run).problems)
+    # Without evidence from before, reports are found by the ledger.
+    assert command("audit") == (3 if name == "report.json" else 0)
+    Path(reference.uri).unlink()
+    assert f"{name} of run {RUN} was " in "\n".join(verify_file(content, run).problems)
+
+
+def test_a_ledger_that_was_restored_from_an_older_copy_is_found(run: Run, tmp_path: Path) -> None:
+    url, copy = run.ledger.engine.url, tmp_path / "older.db"
+    shutil.copy(str(url.database), copy)
+    run.ledger.start_run("cli/later", "apply", {}, "bela")
+    content = files(replace(run, id="cli/later"))["html"]
+    older = Run("", Ledger.open(f"sqlite:///{copy}"), run.artefacts)
+    result = verify_file(content, older)
+    assert result.compared
+    assert "the ledger was restored from an older copy, or entries were removed" in result.text()
+
+
+def test_evidence_of_an_earlier_release_is_verified_too(run: Run) -> None:
+    evidence = collect(run)
+    earlier = Evidence.chain(RUN, evidence.made_at, (evidence.audit_number, evidence.audit_head), evidence.records)
+    assert json.loads(earlier.to_bytes())["schema_version"] == 1
+    assert verify_file(earlier.to_bytes(), run).problems == ()
+    assert Evidence.from_bytes(earlier.to_bytes()) == earlier
+
+
+def test_an_answer_to_an_earlier_plan_does_not_count_and_stays_in_the_evidence(run: Run) -> None:
+    forget_approval(run)
+    forget_approval(run)
+    assert read_approval(run) is None
+    store_approval(run, "wave 1 of 1", "Approve", by="dora")
+    answers = [(record["answer"], record["by"]) for record in collect(run).of("approval") if isinstance(record, dict)]
+    assert answers == [("Approve", "anna"), ("Void", "the run, which plans again"), ("Approve", "dora")]
+
+
+def test_an_answer_that_an_earlier_release_has_stored_counts(records: Path) -> None:
+    run = Run.open("cli/earlier")
+    run.artefacts.write_json(run.id, "approval.json", {"about": "plan", "answer": "Approve", "by": "anna", "at": ""})
+    assert (read_approval(run) or {})["by"] == "anna"
+    forget_approval(run)
+    assert read_approval(run) is None
 
 
 def test_an_audit_chain_that_was_written_again_is_found(run: Run) -> None:
@@ -174,7 +241,9 @@ def test_an_audit_chain_that_was_written_again_is_found(run: Run) -> None:
             append(connection, entry.run_id, [(entry.kind, entry.key, entry.content)])
     assert check_chain(run.ledger.engine).problems == ()
     (problem,) = verify_file(content, run).problems
-    assert "audit chain has another entry" in problem
+    assert "The ledger's audit chain ends with entry" in problem
+    run.ledger.enter_phase("other", HOSTILE, "prepared")
+    assert "audit chain has another entry" in verify_file(content, run).problems[0]
 
 
 def test_evidence_is_verified_without_its_ledger_and_says_so(run: Run, elsewhere: Run) -> None:

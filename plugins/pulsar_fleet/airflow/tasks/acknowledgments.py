@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
 from airflow.sdk import get_current_context
 
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run, requester
 
 METRICS = "pulsar_fleet.forwarding"
 
@@ -29,7 +29,7 @@ def read_request(params: dict[str, Any]) -> None:
     if params["namespaces"]:
         cluster_connection(params["cluster"])
         run = current_run(context)
-        run.ledger.start_run(run.id, PROCEDURE, dict(params))
+        run.ledger.start_run(run.id, PROCEDURE, dict(params), requester(context))
 
 
 @task(trigger_rule="all_done")

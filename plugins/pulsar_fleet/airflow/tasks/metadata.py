@@ -11,7 +11,7 @@ from airflow.sdk import get_current_context
 from pulsar_fleet.airflow.assets import POLICIES_CHANGED, emit_policies_changed
 from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run, requester
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -31,7 +31,7 @@ def read_request(params: dict[str, Any]) -> None:
     Request.of(params)
     clusters_of(params)
     run = current_run(context)
-    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+    run.ledger.start_run(run.id, PROCEDURE, dict(params), requester(context))
 
 
 @task(outlets=[POLICIES_CHANGED])

@@ -16,14 +16,14 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
-from pulsar_fleet.evidence.verify import verify_file
+from pulsar_fleet.evidence.verify import altered_reports, verify_file
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.report.page import TEXT
+from pulsar_fleet.report.page import REPORTS, TEXT
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -94,14 +94,16 @@ def verify(
 
 @evidence.command()
 def audit(as_json: AsJson = False) -> None:
-    """Check the audit chain of the ledger: whether a record was altered, added or removed past this package."""
+    """Check the audit chain of the ledger: what was altered, added or removed past this package, and reports."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        result = check_chain(Ledger.open().engine)
-        outcome = "\n".join(["CHANGED:", *result.problems]) if result.problems else "UNCHANGED."
+        ledger = Ledger.open()
+        result = check_chain(ledger.engine)
+        problems = [*result.problems, *altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))]
+        outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
         terminal.say(f"{counted(result.entries, 'entry')}, digest of the last {result.head}. {outcome}")
-        document = {"entries": result.entries, "head": result.head, "problems": list(result.problems)}
-        terminal.finish(document, ExitState.DIFFERENT if result.problems else ExitState.DONE)
+        document = {"entries": result.entries, "head": result.head, "problems": problems}
+        terminal.finish(document, ExitState.DIFFERENT if problems else ExitState.DONE)
 
 
 def runs(
@@ -136,6 +138,7 @@ def _document(run: RecordedRun) -> JsonObject:
         "run": run.run_id,
         "procedure": run.procedure,
         "state": run.state,
+        "requested_by": run.requested_by,
         "started": utc(run.started_at).isoformat(timespec="seconds"),
     }
 
@@ -145,7 +148,9 @@ def _details(run: Run) -> dict[str, list[str]]:
     phases = {entry.namespace: entry for entry in run.ledger.phases(run.id)}
     changes = Counter((change.cluster, change.outcome) for change in run.ledger.changes(run.id))
     approval, report = read_approval(run), run.artefacts.find(run.id, TEXT)
+    recorded = run.ledger.run(run.id)
     return {
+        "asked by": [recorded.requested_by] if recorded and recorded.requested_by else [],
         "approval": [f"{approval['answer']} by {approval['by']} at {approval['at']}"] if approval else [],
         "phase": [f"{name} {entry.phase} at {utc(entry.at):%H:%M:%S}" for name, entry in sorted(phases.items())],
         "changes": [f"{cluster}: {count:,} {outcome}" for (cluster, outcome), count in sorted(changes.items())],
