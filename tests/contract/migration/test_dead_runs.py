@@ -107,7 +107,7 @@ async def test_who_is_refused_on_green_keeps_nothing_on_blue(
 
 
 @pytest.mark.parametrize("written", [False, True])
-async def test_a_step_that_is_stopped_before_the_first_write_gives_up_the_namespaces(
+async def test_a_step_that_is_stopped_before_a_write_gives_up_its_lease(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient, *, written: bool
 ) -> None:
     async def stopped() -> None:

@@ -213,7 +213,7 @@ def test_evidence_of_an_earlier_release_is_verified_too(run: Run) -> None:
     assert Evidence.from_bytes(earlier.to_bytes()) == earlier
 
 
-def test_an_answer_to_an_earlier_plan_does_not_count_and_stays_in_the_evidence(run: Run) -> None:
+def test_an_answer_to_an_earlier_plan_is_void_and_stays_in_the_evidence(run: Run) -> None:
     forget_approval(run)
     forget_approval(run)
     assert read_approval(run) is None
