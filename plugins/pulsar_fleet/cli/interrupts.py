@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 
 Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANGS = 3
+"""Who sends so many signals between two steps waits for something that does not end."""
 
 
 def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
@@ -51,8 +53,8 @@ def _interrupt_at_once() -> None:
 class Interrupts:
     """Runs steps, and stops them on a signal; one between two steps takes effect where the next one begins.
 
-    What follows a step that failed, such as the restoration and the report, is so never left out. To be used with
-    `with`: behind it, signals do what they did before.
+    What follows a step that failed, such as the restoration and the report, is so not left out; a third signal between
+    two steps raises all the same. To be used with `with`: behind it, signals do what they did before.
 
     :param note: prints what the signal will do.
     """
@@ -92,8 +94,7 @@ class Interrupts:
         """A signal inside raises `KeyboardInterrupt`, also one from before it: a person is asked."""
         _interrupt_at_once()
         try:
-            if self._take():
-                signal.raise_signal(signal.SIGINT)
+            self.stop()
             yield
         except KeyboardInterrupt:
             self.requested = True
@@ -101,20 +102,35 @@ class Interrupts:
         finally:
             self._later()
 
+    def stop(self) -> None:
+        """Take up a signal that has arrived since the last step.
+
+        :raises KeyboardInterrupt: one has.
+        """
+        if self._take():
+            raise KeyboardInterrupt
+
     def _take(self) -> bool:
         """Whether a signal has arrived that no step has taken up; from now on it is."""
         pending, self._pending = self._pending, False
         return pending
 
     def _later(self) -> None:
+        signals = 0
+
         def receive(_number: int, _frame: object) -> None:
+            nonlocal signals
+            signals += 1
             self.requested = self._pending = True
+            if signals == _HANGS:
+                raise KeyboardInterrupt
 
         for number in _SIGNALS:
             signal.signal(number, receive)
 
     async def _guard(self, step: Coroutine[Any, Any, Result], finish: str, *, last: bool) -> Result:
         loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(step), 0
+        early = self._take()
 
         def receive(_number: int, _frame: object) -> None:
             nonlocal signals
@@ -124,7 +140,8 @@ class Interrupts:
                 self._pending = True
                 loop.call_soon_threadsafe(self._note, f"{finish} Press Ctrl-C again to stop at once.")
                 return
-            self._pending = False
+            # One that has just ended cannot be cancelled: the next one does not begin.
+            self._pending = task.done()
             task.cancel()
             # A step that blocks the loop is ended by the next one.
             _interrupt_at_once()
@@ -132,9 +149,12 @@ class Interrupts:
 
         for number in _SIGNALS:
             signal.signal(number, receive)
-        if self._take():
-            if last:
-                receive(0, None)
-            else:
-                task.cancel()
-        return await task
+        if early and last:
+            receive(0, None)
+        elif early:
+            task.cancel()
+        try:
+            return await task
+        finally:
+            # The loop waits for its threads.
+            _interrupt_at_once()

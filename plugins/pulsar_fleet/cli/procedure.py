@@ -258,6 +258,9 @@ class _ProcedureRun:
         if not left or not (step.reads or self._procedure.may_change(self._conf)):
             return said
         self._current = step.name
+        if step is not self._procedure.always:
+            # Before a change is noted.
+            self._interrupts.stop()
         if step.asks and not self._yes:
             self._ask(step, session)
         with nullcontext() if step.reads else runner.noting_change(self._procedure, self._run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 
 import pytest
 
@@ -18,6 +19,7 @@ def notes() -> list[str]:
 
 
 async def interrupted(*numbers: signal.Signals) -> str:
+    await asyncio.sleep(0)
     for number in numbers:
         os.kill(os.getpid(), number)
         await asyncio.sleep(0.02)
@@ -56,6 +58,35 @@ def test_a_signal_between_two_steps_stops_the_next_one(notes: list[str]) -> None
             interrupts.run(step("two"))
         interrupts.run(step("three"))
     assert begun == ["one", "three"]
+
+
+def test_a_signal_while_the_threads_of_a_step_end_is_an_interruption(notes: list[str]) -> None:
+    async def step() -> str:
+        # The loop waits for the thread when the step has ended.
+        asyncio.get_running_loop().run_in_executor(None, lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGINT)))
+        return "complete"
+
+    with Interrupts(notes.append) as interrupts, pytest.raises(KeyboardInterrupt):
+        interrupts.run(step())
+
+
+def test_a_third_signal_between_two_steps_ends_what_hangs(notes: list[str]) -> None:
+    with Interrupts(notes.append) as interrupts:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_before_what_is_done_at_the_end_is_the_first_one(notes: list[str]) -> None:
+    with Interrupts(notes.append) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.run(interrupted(), finish="It is restored first.", last=True) == "complete"
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.run(interrupted(signal.SIGINT), finish="It is restored first.", last=True)
+    assert notes == ["It is restored first. Press Ctrl-C again to stop at once."] * 2
 
 
 def test_a_signal_before_a_question_is_not_asked_about(notes: list[str]) -> None:

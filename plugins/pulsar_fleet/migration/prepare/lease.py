@@ -67,7 +67,7 @@ async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> A
         yield
     except BaseException:
         renewing.cancel()
-        if taken and not has_written(run):
+        if taken:
             await _give_up(sides, run)
         raise
     finally:
@@ -76,9 +76,10 @@ async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> A
 
 
 async def _give_up(sides: Sides, run: Run) -> None:
-    """As `release`, of a run that has failed: what a cluster does not give up ends after ten minutes."""
+    """As `release`, of a run that has failed before its first write: what is not given up ends after ten minutes."""
     try:
-        await release(sides, run)
+        if not has_written(run):
+            await release(sides, run)
     except FleetError as error:
         log.warning("The lease is left until it ends: %s", error)
 
