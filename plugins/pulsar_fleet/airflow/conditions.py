@@ -176,7 +176,7 @@ class PhaseCondition:
             hint = did_you_mean(self.phase, names, f"use {listed(names, len(names))}.")
             raise InvalidRequest(f"Phase {self.phase!r} is unknown: {hint}")
 
-    async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
+    async def read(self, cluster: ClusterConnection | None = None) -> tuple[bool, str]:
         """A phase that the run has left again counts too. No cluster is read."""
         return await asyncio.to_thread(self._read)
 
@@ -218,6 +218,8 @@ async def open_condition(condition: str, settings: Mapping[str, Any], pulsar_con
     from pulsar_fleet.airflow.hooks.pulsar import aread_connection
 
     restored: Condition = _CONDITIONS[condition](**settings)
+    if isinstance(restored, PhaseCondition):
+        return restored.read
 
     async def look() -> tuple[bool, str]:
         return await restored.read(await aread_connection(pulsar_conn_id))

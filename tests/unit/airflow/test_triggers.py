@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.triggers.base import BaseTrigger
 
-from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of, open_condition
+from pulsar_fleet.airflow.conditions import BacklogCondition, PhaseCondition, arguments_of, open_condition
 from pulsar_fleet.airflow.operators.messages import PulsarConsumeOperator
+from pulsar_fleet.airflow.sensors.conditions import NamespacePhaseSensor
 from pulsar_fleet.airflow.sensors.step import open_look
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
@@ -89,3 +92,10 @@ def test_a_task_that_consumes_takes_the_event_of_its_trigger(status: Status, mon
     else:
         with pytest.raises(PreconditionFailed, match="the topic was deleted"):
             operator.resume({}, event)
+
+
+def test_the_phase_of_a_namespace_needs_no_connection(records: Path) -> None:
+    condition = PhaseCondition(namespace="acme/orders", phase="cut_over")
+    assert NamespacePhaseSensor(task_id="wait", **asdict(condition)).read({})[0] is False
+    look = asyncio.run(open_condition(**arguments_of(condition, "nowhere")))
+    assert asyncio.run(look())[0] is False

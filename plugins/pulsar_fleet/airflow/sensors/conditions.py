@@ -54,9 +54,12 @@ class ClusterSensor(WaitingSensor):
         """Read the condition once; a cluster that does not answer is no error."""
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
+        condition = self.condition()
+        if isinstance(condition, PhaseCondition):
+            return asyncio.run(condition.read())
         cluster = cluster_connection(self.pulsar_conn_id)
         try:
-            return asyncio.run(self.condition().read(cluster))
+            return asyncio.run(condition.read(cluster))
         except Unavailable as error:
             return False, str(error)
 
