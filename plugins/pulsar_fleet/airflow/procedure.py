@@ -136,6 +136,7 @@ def _stages(steps: Sequence[Step], make: Callable[[Step], Any]) -> list[Any]:
 def _opening(procedure: Procedure) -> Any:
     @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check) and not procedure.checks])
     def opening() -> Any:
+        from pulsar_fleet.ledger.approval import ApprovalRules
         from pulsar_fleet.procedures import runner
 
         context = get_current_context()
@@ -145,8 +146,9 @@ def _opening(procedure: Procedure) -> Any:
         if reason := procedure.idle(conf):
             raise AirflowSkipException(reason)
         read_connections(procedure, conf)
-        run = current_run(context)
-        run.ledger.start_run(run.id, procedure.name, conf, requester(context))
+        run, by = current_run(context), requester(context)
+        ApprovalRules.of().require_request(conf, by)
+        run.ledger.start_run(run.id, procedure.name, conf, by)
         if (recorded := run.ledger.run(run.id)) and recorded.state == "undone":
             # Cleared afterwards, it changes clusters again.
             run.ledger.resume_run(run.id)

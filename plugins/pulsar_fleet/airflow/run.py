@@ -31,9 +31,11 @@ def current_run(context: Context) -> Run:
 
 
 def requester(context: Context) -> str:
-    """The user who triggered this DAG run, or what created it."""
-    run = context["dag_run"]
+    """The user who triggered this DAG run, or the run that it continues; else what created it."""
+    run, continued = context["dag_run"], context["params"].get("continues")
     user = getattr(run, "triggering_user_name", None)
+    if not user and continued and (before := current_run(context).ledger.run(str(continued))):
+        user = before.requested_by
     return str(user or f"Airflow, as a {getattr(run.run_type, 'value', run.run_type)} run")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from getpass import getuser
 from socket import gethostname
 
 from pulsar_fleet.cli.clusters import ReachedCluster
@@ -19,8 +18,8 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import command_line
-from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
-from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.approval import APPROVED, REJECTED, ApprovalRules, store_approval
+from pulsar_fleet.ledger.run import Run, this_user
 from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, take_snapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
@@ -52,7 +51,9 @@ def begin_run(terminal: Terminal, run: Run, procedure: str, conf: JsonObject, *,
 
     :param command: continues the run with --resume; empty if none does.
     """
-    run.ledger.start_run(run.id, procedure, conf, f"{getuser()} on {gethostname()}")
+    by = f"{this_user()} on {gethostname()}"
+    ApprovalRules.of().require_request(conf, by)
+    run.ledger.start_run(run.id, procedure, conf, by)
     continued = f" Should this process die: {command_line(command, '--resume', run.id)}" if command else ""
     terminal.note(f"Run {run.id}.{continued}")
 
@@ -105,15 +106,25 @@ def require_approval(
     :param yes: `--yes` was given: it is approved without a question.
     :param subject: what was rejected, for the error; `about` by default.
     :param changed: an earlier attempt of the run may have changed something.
-    :raises PreconditionFailed: it was rejected.
+    :raises PreconditionFailed: it was rejected, or this installation wants another person to answer.
     """
+    rules = ApprovalRules.of()
+    if question:
+        if yes:
+            rules.require_unasked("--yes")
+        _require_approver(rules, run)
     approved = yes or question is None or terminal.confirm(question)
-    by = f"{getuser()} with --yes" if yes else f"{getuser()} on the terminal"
+    by = f"{this_user()} with --yes" if yes else f"{this_user()} on the terminal"
     at = datetime.now(UTC).isoformat(timespec="seconds")
     store_approval(run, about, APPROVED if approved else REJECTED, by=by, at=at)
     if not approved:
         state = "What an earlier attempt has changed stays" if changed else "Nothing has been changed"
         raise PreconditionFailed(f"The {subject or about} was not approved. {state}.")
+
+
+def _require_approver(rules: ApprovalRules, run: Run) -> None:
+    recorded = run.ledger.run(run.id)
+    rules.require_approver([this_user()], recorded.requested_by if recorded else None)
 
 
 def approve_deletions(
@@ -135,14 +146,16 @@ def approve_deletions(
 def grant(terminal: Terminal, run: Run, wanted: Iterable[Permission]) -> frozenset[str]:
     """Ask for each permission on its own, and store the answers with the run; returns the ids that were granted."""
     answers: dict[str, bool] = {}
+    rules = ApprovalRules.of()
     for permission in wanted:
+        _require_approver(rules, run)
         terminal.show(permission.text)
         answers[permission.id] = terminal.confirm(permission.question)
     granted = frozenset(name for name, answer in answers.items() if answer)
     if answers:
         about, at = f"the deletions {', '.join(answers)}", datetime.now(UTC).isoformat(timespec="seconds")
         answer = f"{APPROVED} {', '.join(sorted(granted))}" if granted else REJECTED
-        store_approval(run, about, answer, by=f"{getuser()} on the terminal", at=at)
+        store_approval(run, about, answer, by=f"{this_user()} on the terminal", at=at)
     return granted
 
 

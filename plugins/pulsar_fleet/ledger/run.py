@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from dataclasses import dataclass
+from getpass import getuser
 from typing import Self
 
 from pulsar_fleet.cluster.json import Json
@@ -46,6 +47,15 @@ class Run:
             began = time.time()
             self.artefacts.write_json(self.id, name, began)
         return float(time.time() - began)
+
+
+def this_user() -> str:
+    """The system's user who runs this process."""
+    try:
+        return getuser()
+    except (KeyError, OSError, ImportError):
+        # A container's user may have no name.
+        return f"uid {os.getuid()}"
 
 
 def this_process() -> str:

@@ -21,7 +21,8 @@ class PlanApprovalOperator(ApprovalOperator):
     """Wait for a person to approve a plan, without a worker slot; *Reject* skips the next tasks and changes nothing.
 
     With `auto_approve` or an empty plan no person is asked. A dry run ends here; blockers fail the run. Without an
-    answer within `approval_hours` the plan is rejected. The answer is stored in the run's artefacts.
+    answer within `approval_hours` the plan is rejected. The answer is recorded in the ledger; one of a person who may
+    not approve here fails the task, and cleared it asks again.
 
     :param planned: result of the planning task: `id`, `about`, `headline`, `text` and `findings` (references),
         `changes`, `blockers`, `warnings`, and `refusal`, a reason to stop that is no finding.
@@ -36,6 +37,7 @@ class PlanApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
+        from pulsar_fleet.ledger.approval import ApprovalRules
         from pulsar_fleet.ledger.artefacts import Reference
         from pulsar_fleet.preflight.findings import Finding, refusal_text
 
@@ -49,9 +51,13 @@ class PlanApprovalOperator(ApprovalOperator):
             raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
         if refusal := self.planned.get("refusal"):
             raise PreconditionFailed(refusal)
+        if params["auto_approve"] and self.planned["changes"]:
+            ApprovalRules.of().require_unasked("'auto_approve'")
         if params["auto_approve"] or not self.planned["changes"]:
             return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)
+        if approvers := sorted(ApprovalRules.of().approvers):
+            self.assigned_users = [{"id": user, "name": user} for user in approvers]
         self.response_timeout = timedelta(hours=params["approval_hours"])
         return super().execute(context)
 
@@ -73,10 +79,17 @@ class PlanApprovalOperator(ApprovalOperator):
 
 
 def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:
-    """Store answer, author and time in the run's artefacts; a second call replaces them."""
-    from pulsar_fleet.ledger.approval import store_approval
+    """Record answer, author and time.
 
-    who = answer.get("responded_by_user") or {}
+    :raises PreconditionFailed: the author may not approve here.
+    """
+    from pulsar_fleet.ledger.approval import APPROVED, ApprovalRules, store_approval
+
+    who, run = answer.get("responded_by_user") or {}, current_run(context)
     by = who if isinstance(who, str) else str(who.get("name") or who.get("id"))
     at = str(answer.get("responded_at") or "")
-    store_approval(current_run(context), about, ", ".join(answer["chosen_options"]), by=by, at=at)
+    if APPROVED in answer["chosen_options"] and not isinstance(who, str):
+        recorded = run.ledger.run(run.id)
+        names = [str(who[key]) for key in ("id", "name") if who.get(key)]
+        ApprovalRules.of().require_approver(names, recorded.requested_by if recorded else None)
+    store_approval(run, about, ", ".join(answer["chosen_options"]), by=by, at=at)
