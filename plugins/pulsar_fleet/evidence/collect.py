@@ -28,7 +28,7 @@ from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import DOCUMENT
 
-ARTEFACT = "artefact"
+ARTEFACT, DIGESTS, REPORT = "artefact", "digests", "report"
 
 
 def collect(run: Run, *, now: datetime | None = None) -> Evidence:
@@ -48,11 +48,11 @@ def ledger_and_artefacts(run: Run) -> Iterator[Record]:
     """The records of a run and of the runs below it, as they are now."""
     for recorded in run.ledger.runs_below(run.id):
         one = Run(recorded.run_id, run.ledger, run.artefacts)
-        yield from ledger_records(one, recorded)
-        yield from artefact_records(one)
+        yield from _ledger_records(one, recorded)
+        yield from _artefact_records(one)
 
 
-def ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
+def _ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
     """What the ledger has of one run: its request and states, approvals, writes, phases, digests and verdicts."""
     entries = entries_of(run.ledger.engine, [run.id])
     # Evidence of an earlier release has none.
@@ -65,20 +65,20 @@ def ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
         rows = audited_rows(run.ledger.engine, run.id, kind)
         yield from (Record(kind=kind, content=_plain(row), audit=digest) for row, digest in rows)
     for row, digest in audited_rows(run.ledger.engine, run.id, FACT):
-        kind = "approval" if row["kind"] == APPROVAL else "digests"
+        kind = "approval" if row["kind"] == APPROVAL else DIGESTS
         yield Record(kind=kind, content={"run_id": run.id, **row["content"]}, audit=digest)
     verdicts = {entry.key: entry.content for entry in entries if entry.kind == VERDICT}
     for verdict in run.ledger.verdicts(run.id):
         yield Record(kind=VERDICT, content=_plain(asdict(verdict)), audit=verdicts.get(verdict.scope, ""))
 
 
-def artefact_records(run: Run) -> Iterator[Record]:
+def _artefact_records(run: Run) -> Iterator[Record]:
     """The report with its content; of every document name, size and digest."""
     if not run.ledger.facts(run.id, APPROVAL) and (approval := read_approval(run)):
         # Of an earlier release.
         yield Record(kind="approval", content={"run_id": run.id, **approval})
     if report := run.stored(DOCUMENT):
-        yield Record(kind="report", content={"run_id": run.id, "report": report})
+        yield Record(kind=REPORT, content={"run_id": run.id, "report": report})
     for name, reference in run.artefacts.files(run.id):
         content = {"run_id": run.id, "name": name, "sha256": reference.sha256, "bytes": reference.size}
         yield Record(kind=ARTEFACT, content=content)

@@ -120,6 +120,11 @@ class Artefacts:
         content = path.read_bytes()
         return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
 
+    def has(self, run_id: str) -> bool:
+        """Whether the store has a document of a run."""
+        folder = self.root / _safe(run_id)
+        return folder.exists() and any(True for _ in folder.iterdir())
+
     def runs_with(self, name: str, run_ids: Collection[str]) -> frozenset[str]:
         """Those of the runs that stored a document of that name; nothing is created or read."""
         names = sorted(run_ids)

@@ -149,7 +149,10 @@ def identify(connection: sa.Connection) -> None:
 def identity_of(engine: sa.Engine) -> str:
     """The identity of a ledger, see `identify`."""
     with engine.connect() as connection:
-        return str(connection.scalar(sa.select(audit.c.key).where(audit.c.kind == LEDGER)) or "")
+        return str(
+            connection.scalar(sa.select(audit.c.key).where(audit.c.kind == LEDGER).order_by(audit.c.number.desc()))
+            or ""
+        )
 
 
 def entry_at(engine: sa.Engine, number: int) -> str:

@@ -105,6 +105,7 @@ MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
 _MIGRATING = sa.and_(runs.c.state == "running", runs.c.procedure.in_(MIGRATIONS))
 Record = TypeVar("Record", Intent, RecordedChange, RecordedFact, RecordedPhase, RecordedRun, RecordedVerdict)
 _LOCK_WAIT_SECONDS = 30
+_NAME_LENGTH = 250
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
 # Any number that no other application locks in the same database.
@@ -152,7 +153,7 @@ class Ledger:
             existing = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
             if existing is None:
                 row = {"run_id": run_id, "procedure": procedure, "conf": conf, "started_at": _now(), "state": "running"}
-                row["requested_by"] = requested_by
+                row["requested_by"] = requested_by and requested_by[:_NAME_LENGTH]
                 connection.execute(runs.insert().values(row))
                 _append_state(connection, run_id, "running")
 
@@ -386,6 +387,8 @@ def _migrate(engine: sa.Engine) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         elif engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
+            # A process of an earlier release may append to the chain now, and a migration may too.
+            lock(connection)
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         config.attributes["connection"] = connection

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.document import Report
 
@@ -27,12 +29,20 @@ def store_report(run: Run, report: Report, *, picture: bytes | None = None) -> N
 
     :param picture: an SVG of this package, shown below the banner.
     """
-    written = {
-        DOCUMENT: run.artefacts.write_json(run.id, DOCUMENT, report.to_json()),
-        TEXT: run.artefacts.write(run.id, TEXT, report.markdown().encode()),
-        PAGE: run.artefacts.write(run.id, PAGE, html_page(report, picture=picture).encode()),
+    contents = {
+        DOCUMENT: document_bytes(report.to_json()),
+        TEXT: report.markdown().encode(),
+        PAGE: html_page(report, picture=picture).encode(),
     }
-    run.ledger.record_fact(run.id, REPORTS, {name: reference.sha256 for name, reference in written.items()})
+    # First: a process that dies in between leaves an earlier report, which is known, not one that nobody has stored.
+    run.ledger.record_fact(run.id, REPORTS, {name: sha256(content).hexdigest() for name, content in contents.items()})
+    for name, content in contents.items():
+        run.artefacts.write(run.id, name, content)
+
+
+def document_bytes(report: Json) -> bytes:
+    """The file `report.json` of a report's document."""
+    return json.dumps(report, indent=2, sort_keys=True).encode()
 
 
 def html_page(report: Report, *, picture: bytes | None = None) -> str:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pytest
 import sqlalchemy as sa
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.evidence.collect import collect
-from pulsar_fleet.evidence.document import Evidence
+from pulsar_fleet.evidence.document import Evidence, Record
 from pulsar_fleet.evidence.page import evidence_page
-from pulsar_fleet.evidence.verify import verify_file
+from pulsar_fleet.evidence.verify import altered_reports, verify_file
 from pulsar_fleet.ledger.approval import forget_approval, read_approval, store_approval
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.audit import append, check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, NewChange
@@ -115,10 +118,11 @@ def test_a_report_of_an_earlier_release_is_shown_as_text(run: Run) -> None:
     records = [
         replace(record, content={"run_id": RUN, "text": "## Moved <b>"}) if record.kind == "report" else record
         for record in evidence.records
+        if record.kind != "digests"
     ]
     earlier = Evidence.chain(RUN, evidence.made_at, (evidence.audit_number, evidence.audit_head), records)
     assert "<h2>Moved &lt;b&gt;</h2>" in evidence_page(earlier)
-    assert verify_file(earlier.to_bytes(), run).problems == ()
+    assert [*earlier.problems()] == []
 
 
 @pytest.mark.parametrize("ending", ["json", "html"])
@@ -141,15 +145,81 @@ def is_found(content: bytes, run: Run) -> bool:
         return True
 
 
-def test_who_computes_the_digests_again_is_found_by_the_ledger(run: Run) -> None:
+def change(content: Json, key: str) -> Json:
+    """A record's content with another value."""
+    assert isinstance(content, dict)
+    return {**content, key: 7}
+
+
+@pytest.mark.parametrize(
+    ("forge", "problem"),
+    [
+        (lambda one: replace(one, content=change(one.content, "messages")), "(verdict) is not in the ledger"),
+        (lambda one: replace(one, content=change(one.content, "messages"), audit=""), "(verdict) is not in the ledger"),
+        (lambda _: None, f"The ledger has a record (verdict) of run {RUN} from before that the file lacks"),
+    ],
+    ids=["altered", "altered without its entry", "removed"],
+)
+def test_who_computes_the_digests_again_is_found_by_the_ledger(
+    run: Run, forge: Callable[[Record], Record | None], problem: str
+) -> None:
     evidence = collect(run)
-    document = json.loads(evidence.to_bytes())
-    forged = next(record for record in document["records"] if record["kind"] == "verdict")
-    forged["content"]["messages"] = 7
-    records = Evidence.from_bytes(json.dumps(document).encode()).records
-    again = Evidence.chain(RUN, evidence.made_at, (evidence.audit_number, evidence.audit_head), records)
+    forged = (forge(one) if one.kind == "verdict" else one for one in evidence.records)
+    again = chained_again(evidence, [one for one in forged if one])
     assert list(again.problems()) == []
-    assert "(verdict) is not in the ledger" in verify_file(again.to_bytes(), run).problems[0]
+    assert problem in "\n".join(verify_file(again.to_bytes(), run).problems)
+
+
+@pytest.mark.parametrize("content", [{"report": {"headline": "Nothing was lost"}}, {"text": "Nothing was lost"}])
+def test_a_report_in_it_that_is_not_the_one_of_the_run_is_found_everywhere(
+    run: Run, elsewhere: Run, content: dict[str, Json]
+) -> None:
+    evidence = collect(run)
+    records = [
+        replace(one, content={"run_id": RUN, **content}) if one.kind == "report" else one for one in evidence.records
+    ]
+    again = chained_again(evidence, records).to_bytes()
+    evidence_of = Evidence.from_bytes(again)
+    for there in (run, elsewhere):
+        if "report" in content:
+            # The page of a report that is none cannot be made.
+            assert [*evidence_of.problems()] == []
+        assert f"The report of run {RUN} is not the one" in "\n".join(verify_file(again, there).problems)
+
+
+def chained_again(evidence: Evidence, records: Sequence[Record]) -> Evidence:
+    """What a forger writes, who knows how digests are computed."""
+    audit = (evidence.audit_number, evidence.audit_head)
+    return Evidence.chain(RUN, evidence.made_at, audit, records, ledger=evidence.ledger)
+
+
+def test_documents_of_a_run_that_is_not_over_are_not_compared(run: Run) -> None:
+    run.ledger.resume_run(RUN)
+    content = files(run)["html"]
+    run.artefacts.write_json(RUN, "wave/plan.json", {"changes": [1]})
+    result = verify_file(content, run)
+    assert (result.problems, "as the run had not succeeded" in result.text()) == ((), True)
+
+
+def test_documents_that_are_not_here_are_not_changed(run: Run, tmp_path: Path) -> None:
+    content = files(run)["json"]
+    other = replace(run, artefacts=Artefacts.open(str(tmp_path / "elsewhere")))
+    result = verify_file(content, other)
+    assert (result.problems, result.compared) == ((), True)
+    assert "its documents are not in the artefact store here" in result.text()
+    assert [*altered_reports(run.ledger, other.artefacts, [RUN])] == []
+
+
+def test_an_earlier_report_is_told_from_an_altered_one(run: Run) -> None:
+    reference = run.artefacts.find(RUN, "report.json")
+    assert reference is not None
+    first = Path(reference.uri).read_bytes()
+    store_report(run, Report(outcome=Outcome.SUCCEEDED, headline="Moved"))
+    assert [*altered_reports(run.ledger, run.artefacts, [RUN])] == []
+    Path(reference.uri).write_bytes(first)
+    assert [*altered_reports(run.ledger, run.artefacts, [RUN])] == [
+        f"report.json of run {RUN} is an earlier one than the last that the run has stored."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -225,9 +295,23 @@ def test_an_answer_to_an_earlier_plan_is_void_and_stays_in_the_evidence(run: Run
 def test_an_answer_that_an_earlier_release_has_stored_counts(records: Path) -> None:
     run = Run.open("cli/earlier")
     run.artefacts.write_json(run.id, "approval.json", {"about": "plan", "answer": "Approve", "by": "anna", "at": ""})
+    assert read_approval(run) is None, "a file alone approves nothing"
+    run.ledger.start_run(run.id, "apply", {})
     assert (read_approval(run) or {})["by"] == "anna"
     forget_approval(run)
     assert read_approval(run) is None
+    assert [record["by"] for record in collect(run).of("approval") if isinstance(record, dict)] == [
+        "anna",
+        "the run, which plans again",
+    ]
+
+
+def test_an_answer_in_the_store_of_a_run_of_this_release_does_not_count(records: Path) -> None:
+    run = Run.open("cli/now")
+    run.ledger.start_run(run.id, "apply", {}, "bela")
+    run.artefacts.write_json(run.id, "approval.json", {"about": "plan", "answer": "Approve", "by": "anna", "at": ""})
+    assert read_approval(run) is None
+    assert collect(run).of("approval") == []
 
 
 def test_an_audit_chain_that_was_written_again_is_found(run: Run) -> None:
@@ -250,7 +334,7 @@ def test_evidence_is_verified_without_its_ledger_and_says_so(run: Run, elsewhere
     content = files(run)["html"]
     result = verify_file(content, elsewhere)
     assert (result.problems, result.compared) == ((), False)
-    assert "the ledger here has no such run" in result.text()
+    assert "the ledger here is another one than it was made from" in result.text()
 
 
 def test_a_run_goes_on_after_its_evidence_and_the_file_stays_valid(run: Run) -> None:

@@ -23,6 +23,7 @@ from pulsar_fleet.airflow.web.visitor import visitor_of
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.evidence.verify import altered_reports
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import frame_script_source
 from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
@@ -39,7 +40,7 @@ from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.cluster_notes import read_notes
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.report.page import PAGE
+from pulsar_fleet.report.page import PAGE, REPORTS
 
 _POLICY = (
     f"default-src 'none'; script-src {frame_script_source()}; style-src 'unsafe-inline'; img-src data:; "
@@ -134,9 +135,11 @@ def evidence(run: str) -> HTMLResponse:
 
 @app.get("/audit")
 def audit() -> HTMLResponse:
-    """Whether a record of the ledger was altered, added or removed past this package."""
-    result = check_chain(Ledger.open().engine)
-    outcome = "\n".join(["CHANGED:", *result.problems]) if result.problems else "UNCHANGED."
+    """Whether a record of the ledger, or a report, was altered, added or removed past this package."""
+    ledger = Ledger.open()
+    result = check_chain(ledger.engine)
+    problems = [*result.problems, *altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))]
+    outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
     return HTMLResponse(_text_page("Audit chain", f"{outcome}\nEntries: {result.entries:,}. Last: {result.head}"))
 
 

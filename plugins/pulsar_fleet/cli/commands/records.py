@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.evidence.collect import collect
@@ -88,7 +88,8 @@ def verify(
             raise InvalidRequest(f"{file} cannot be read: {error.strerror or error}.") from error
         result = verify_file(content, Run("", Ledger.open(), Artefacts.open()))
         terminal.say(result.text())
-        document = {"unchanged": not result.problems, "problems": list(result.problems), "compared": result.compared}
+        document: JsonObject = {"unchanged": not result.problems, "problems": list(result.problems)}
+        document |= {"compared": result.compared, "left_out": result.left_out}
         terminal.finish(document, ExitState.DIFFERENT if result.problems else ExitState.DONE)
 
 
@@ -99,7 +100,11 @@ def audit(as_json: AsJson = False) -> None:
     with terminal.plain_errors():
         ledger = Ledger.open()
         result = check_chain(ledger.engine)
-        problems = [*result.problems, *altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))]
+        problems = [*result.problems]
+        try:
+            problems += altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))
+        except FleetError as error:
+            terminal.note(f"The reports were not compared. {error}")
         outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
         terminal.say(f"{counted(result.entries, 'entry')}, digest of the last {result.head}. {outcome}")
         document = {"entries": result.entries, "head": result.head, "problems": problems}
