@@ -87,7 +87,7 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 	@$(TWICE) tests/browser -m "not long"
 
 .PHONY: test-releases
-test-releases: setup ## A migration followed in the browser, the package in a fresh Airflow 3.1 and 3.3; needs Chromium and the package index, 10 minutes
+test-releases: setup ## A migration followed in the browser, the package in a fresh Airflow of each line; needs Chromium and the package index, 10 minutes
 	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
 	@$(BIN)/python -m pytest tests/browser -m long
 

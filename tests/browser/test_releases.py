@@ -1,4 +1,4 @@
-"""The package in a fresh Airflow, oldest and newest: it lists the provider, form and *Test* work, and nothing remains.
+"""The package in a fresh Airflow of each line: it lists the provider, form and *Test* work, and nothing remains.
 
 It installs Airflow from the package index, and takes minutes.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.support.airflow_lines import LINES, REPOSITORY, copy_source
 from tests.support.chromium import browser
 
 from pulsar_fleet.airflow.connection_form import FIELDS
@@ -23,9 +24,8 @@ from pulsar_sandbox.demo.stack import AirflowStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200), pytest.mark.fleet]
 
-REPOSITORY = Path(__file__).parents[2]
 log = logging.getLogger(__name__)
-RELEASES = ("3.1", "3.3")
+RELEASES = tuple(LINES)
 MOST_SECONDS = 0.5
 OURS = ("pulsar_fleet", "pulsar_sandbox", "pulsar-fleet")
 Command = Callable[..., str]
@@ -35,16 +35,7 @@ Command = Callable[..., str]
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the commands of a fresh environment: a release of Airflow, and this package installed into it."""
     folder = tmp_path_factory.mktemp(f"airflow-{request.param}")
-    source, environment = folder / "source", folder / "venv"
-    source.mkdir()
-    # A build in the repository would leave its folder there.
-    for name in ("plugins", "dags", "spark_jobs", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        subprocess.run(["cp", "-r", str(REPOSITORY / name), str(source)], check=True)
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    airflow = f"apache-airflow~={request.param}.0"
-    for packages in ([airflow], [airflow, str(source)]):
-        install(environment / "bin", *packages)
-    return environment / "bin"
+    return LINES[request.param].install(folder / "venv", str(copy_source(folder / "source")))
 
 
 def install(programs: Path, *packages: str) -> None:

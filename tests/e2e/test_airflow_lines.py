@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -19,11 +20,13 @@ from tests.support.airflow_lines import LINES, PYTHONS, REPOSITORY, copy_source,
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.workload import EstateSpec, build_estate
 
 pytestmark = [pytest.mark.fleet, pytest.mark.airflow, pytest.mark.timeout(600)]
 
+EXAMPLES = ("example_pulsar_publish_and_consume", "example_pulsar_terminated")
 DAGS = sorted(file.stem for file in (REPOSITORY / "dags").glob("*.py"))
 IMPORT = """
 import json, sys, warnings
@@ -101,10 +104,18 @@ def programs(line: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def airflow(
-    programs: Path, airflow_with: Callable[..., AbstractContextManager[AirflowStack]]
+    programs: Path,
+    airflow_with: Callable[..., AbstractContextManager[AirflowStack]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AirflowStack]:
+    """Its DAGs are those of the package, in their folder beside the jobs, and examples of the provider."""
+    own, folder = dags_of(programs), tmp_path_factory.mktemp("dags")
+    for name in ("dags", "spark_jobs"):
+        shutil.copytree(own.parent / name, folder / name)
+    for name in EXAMPLES:
+        shutil.copy(REPOSITORY / "tests" / "system" / f"{name}.py", folder / "dags")
     settings = {
-        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_of(programs)),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": "/nonexistent",
         "PYTHONPATH": "",
     }
@@ -166,6 +177,12 @@ def test_a_namespace_is_migrated_wave_by_wave(
         assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
         assert ": Approve by " in airflow.result("migrate_namespaces", run_id, "write_report")
 
+    ledger = Ledger.open(f"sqlite:///{airflow.folder}/pulsar-fleet/ledger.db")
+    askers = [ledger.run(f"migrate_namespaces/{run_id}") for run_id in (first, f"{first}__wave-2")]
+    (asked_by,) = {asker.requested_by for asker in askers if asker}
+    assert asked_by, "the next wave is asked for by who asked for the first"
+    assert "Airflow, as" not in asked_by
+
     async def topics() -> list[int]:
         async with AdminClient(green) as admin:
             return [len(await admin.topics(name)) for name in names]
@@ -193,6 +210,27 @@ def test_policies_are_reconciled(
 
 
 @pytest.mark.long
+def test_operators_and_sensors_run(airflow: AirflowStack, blue: ClusterConnection) -> None:
+    """Two operators, a sensor that waits in the triggerer, and one in a worker."""
+    admin = f"{blue.admin_url}/admin/v2"
+    httpx.put(f"{admin}/tenants/examples", json={"allowedClusters": ["blue"]}, timeout=60)
+    httpx.put(f"{admin}/namespaces/examples/airflow", json={"replication_clusters": ["blue"]}, timeout=60)
+    closing = f"{admin}/persistent/examples/airflow/closing"
+    for path in ("", "/subscription/warehouse"):
+        httpx.put(f"{closing}{path}", timeout=60).raise_for_status()
+    httpx.post(f"{closing}/terminate", timeout=60).raise_for_status()
+    url = f'{{"service_url": "{blue.service_url}"}}'
+    airflow.put_connection("pulsar_default", conn_type="pulsar", host=blue.admin_url, extra=url)
+    try:
+        for dag in EXAMPLES:
+            run_id, state = finish(airflow, dag)
+            logs = [airflow.log(dag, run_id, task["task_id"]) for task in airflow.tasks(dag, run_id)]
+            assert state == "success", "\n".join(logs)
+    finally:
+        httpx.delete(f"{admin}/namespaces/examples/airflow?force=true", timeout=60)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("dag", ["migrate_namespaces", "fail_back_namespaces", "onboard_cluster"])
 def test_no_backfill_starts_what_a_person_starts(airflow: AirflowStack, dag: str) -> None:
     body = {"dag_id": dag, "from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-03T00:00:00Z"}
@@ -203,6 +241,6 @@ def test_no_backfill_starts_what_a_person_starts(airflow: AirflowStack, dag: str
 
 @pytest.mark.long
 def test_the_pages_answer(airflow: AirflowStack) -> None:
-    for page in ("", "matrix", "replicators", "audit"):
+    for page, text in (("", "Fleet"), ("matrix", "Fleet"), ("replicators", "Fleet"), ("audit", "UNCHANGED")):
         answer = airflow._client.get(f"/pulsar-fleet/{page}")
-        assert (answer.status_code, "Fleet" in answer.text) == (httpx.codes.OK, True), page
+        assert (answer.status_code, text in answer.text) == (httpx.codes.OK, True), answer.text
