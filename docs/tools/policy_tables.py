@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, TopicPolicy, Unset
-from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, CATALOGUE, is_supported
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Level
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.versions import FACTS, RELEASES, Redirect, Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.facts import Absence, PartitionState
 from pulsar_fleet.migration.model import Move, PartitionClients, Strategy
 

@@ -22,10 +22,9 @@ from tests.support.issuer import SECRET, issuing
 from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection import ClusterConnection, ReplicationAuth
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.oauth2 import OAuth2
-from pulsar_fleet.cluster.replication_auth import ReplicationAuth
 from pulsar_sandbox import Cluster, Sandbox
 from pulsar_sandbox.workload import EstateSpec, build_estate
 from pulsar_sandbox.workload.live import IDLE_SUBSCRIPTION, live_topics

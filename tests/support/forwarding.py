@@ -24,8 +24,7 @@ from tests.support.replication import make_alone
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats
+from pulsar_fleet.cluster.statistics import SubscriptionStats, cursors_in_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.read_only.forwarding.forwarder import forward_once

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.snapshots import EVENTS, ORDERS, Clusters, clean_pair, full_pair, with_settings
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, RedirectProbe, Survey, View

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
+from pulsar_fleet.cluster.admin.partial_reads import Area
 from pulsar_fleet.cluster.admin.permissions import Right
-from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.snapshot.model import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.policies.lookup import is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import is_supported
 from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 
 SINCE = {

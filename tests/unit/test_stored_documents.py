@@ -12,7 +12,7 @@ import pytest
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns, Lease
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pulsar_fleet.cluster.connection import HOST, ClusterConnection, user_problem
+from pulsar_fleet.cluster.connection import HOST, ClusterConnection, ReplicationAuth, user_problem
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.oauth2 import OAuth2
-from pulsar_fleet.cluster.replication_auth import ReplicationAuth
 from pulsar_fleet.cluster.text import did_you_mean
 
 _FILES = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file")

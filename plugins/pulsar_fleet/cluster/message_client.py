@@ -13,9 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection import ClusterConnection, tls_context
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.tls import tls_context
 
 if TYPE_CHECKING:
     import pulsar

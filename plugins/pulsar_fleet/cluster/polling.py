@@ -1,4 +1,4 @@
-"""Wait until something is done, for callers without a scheduler."""
+"""Wait until something is done, for callers without a scheduler, or until what was written is read back."""
 
 from __future__ import annotations
 
@@ -63,3 +63,18 @@ async def wait_until(
             raise PreconditionFailed(f"After {duration(seconds)} {missed}: {line}")
         progress(line)
         await asyncio.sleep(poll_seconds)
+
+
+KEPT_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+async def is_kept(read: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether what was just written is read back within 10 s: another broker may answer, with what it still remembers.
+
+    :param read: whether an answer has what was written.
+    """
+    end = time.monotonic() + KEPT_SECONDS
+    while not (kept := await read()) and time.monotonic() < end:
+        await asyncio.sleep(_POLL_SECONDS)
+    return kept

@@ -21,10 +21,8 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.policies.effective import clusters_of_topic
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
-from pulsar_fleet.cluster.read_back import is_kept
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.polling import is_kept
+from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats, replicator_cursor
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import Note, Problem
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 
 LINK_SECONDS = 5.0
 """A topic that the call loaded opens its replication links a moment later (observed: 0.25 s)."""

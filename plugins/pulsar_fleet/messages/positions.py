@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.cluster.statistics import Cursor
 
 _RANGE = r"([(\[])(-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)([)\]])"
 _RANGES = re.compile(rf"\[(?:{_RANGE}(?:,\s*{_RANGE})*)?\]")

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE, SubscriptionStats, TopicStats
+from pulsar_fleet.cluster.statistics import (
+    UNKNOWN_TYPE,
+    Cursor,
+    SubscriptionStats,
+    TopicStats,
+    cursors_in_stats,
+    replicator_cursor,
+)
 from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 
 

@@ -12,8 +12,7 @@ from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING
 from pulsar_fleet.ledger.rows import PROVEN, NewChange

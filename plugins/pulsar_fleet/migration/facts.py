@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pulsar_fleet.cluster.admin.read_problems import Note
+from pulsar_fleet.cluster.admin.partial_reads import Note
 from pulsar_fleet.cluster.document import Document, Rounded
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_value
 from pulsar_fleet.cluster.policies.model import Scope, TopicPolicy
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role, TopicStats
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.snapshot.inventory import members, topics_in
 from pulsar_fleet.snapshot.model import Snapshot

@@ -9,7 +9,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.migration.facts import NamespaceFacts
 

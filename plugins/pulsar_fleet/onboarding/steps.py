@@ -9,9 +9,9 @@ from math import ceil
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
+from pulsar_fleet.cluster.admin.partial_reads import unread_text
 from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
-from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachable
-from pulsar_fleet.cluster.admin.read_problems import unread_text
+from pulsar_fleet.cluster.admin.probes import addresses, unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotAllowed, NotFound, Unavailable
 from pulsar_fleet.cluster.selection import Selection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Area, unread_text
+from pulsar_fleet.cluster.admin.partial_reads import CLUSTERS, Area, unread_text
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName, with_parent
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.planning.changes.clusters import (
     cluster_change,

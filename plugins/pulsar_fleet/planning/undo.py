@@ -9,8 +9,8 @@ from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, with_parent
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Unset
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Unset
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.ledger.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pulsar_fleet.cluster.admin.read_problems import (
+from pulsar_fleet.cluster.admin.partial_reads import (
     NAMESPACES_OF,
     SCALABLE_TOPICS_OF,
     SCHEMAS_OF,

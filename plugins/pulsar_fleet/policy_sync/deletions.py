@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome
 from pulsar_fleet.planning.diff_entry import Resource

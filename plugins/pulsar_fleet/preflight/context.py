@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import broker_default, is_set
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.findings import Finding, Severity

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_value, is_set
 from pulsar_fleet.cluster.policies.model import TopicPolicy
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
-from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
+from pulsar_fleet.cluster.statistics import COMPACTION
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.planning.diff import isolation_value, schema_values
 from pulsar_fleet.read_only.brokers.owners import owners_of, read_brokers

@@ -15,8 +15,8 @@ from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
-from pulsar_fleet.cluster.statistics.system_cursors import is_replicator
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
+from pulsar_fleet.cluster.statistics import is_replicator
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.outcome import StepResult

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, setting
 from pulsar_fleet.planning.changes.topics import schema_change, topic_change
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same

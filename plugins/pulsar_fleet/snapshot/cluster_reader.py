@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import BROKERS, Area
+from pulsar_fleet.cluster.admin.partial_reads import BROKERS, Area, PartialReads
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor

@@ -21,8 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
-from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, NAMESPACES_OF, Area
+from pulsar_fleet.cluster.admin.partial_reads import CLUSTERS, NAMESPACES_OF, Area, PartialReads, in_order
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor

@@ -9,8 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, PACKAGES, SCALABLE_TOPICS_OF, Area, Problem
+from pulsar_fleet.cluster.admin.partial_reads import (
+    FUNCTIONS,
+    PACKAGES,
+    SCALABLE_TOPICS_OF,
+    Area,
+    PartialReads,
+    Problem,
+)
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -18,7 +24,7 @@ from pulsar_fleet.cluster.names import SEGMENT, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs
-from pulsar_fleet.cluster.statistics.topic_statistics import connected_clients
+from pulsar_fleet.cluster.statistics import connected_clients
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SCALABLE_TOPIC, SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")

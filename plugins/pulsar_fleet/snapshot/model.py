@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import Area, Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.versions import version_numbers
 

@@ -9,22 +9,22 @@ from functools import partial
 
 from pulsar_fleet.cluster.admin.call import PartitionMetadata
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import (
+from pulsar_fleet.cluster.admin.partial_reads import (
     SCHEMAS_OF,
     SUBSCRIPTION_PROPERTIES_OF,
     SUBSCRIPTIONS_OF,
     TOPIC_POLICIES_OF,
     Area,
+    PartialReads,
 )
 from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
-from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
+from pulsar_fleet.cluster.policies.namespace_catalogue import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.snapshot.inventory import system_topics
 from pulsar_fleet.snapshot.model import (
     InventoryState,

@@ -12,12 +12,11 @@ from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect, clusters_of_topic
-from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
+from pulsar_fleet.cluster.policies.namespace_catalogue import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor, without_user_info
 from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
-from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
+from pulsar_fleet.cluster.statistics import cursors_in_info, is_system_cursor
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, SchemaState, SubscriptionState, TopicPolicyState
 
 

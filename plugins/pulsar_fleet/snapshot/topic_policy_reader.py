@@ -16,8 +16,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
+from pulsar_fleet.cluster.statistics import COMPACTION, cursors_in_stats
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES
 from pulsar_fleet.snapshot.model import TopicPolicyState

@@ -10,7 +10,7 @@ from tests.support.shell import CANARY, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.lookup import is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import is_supported
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.undo import plan_undo
 

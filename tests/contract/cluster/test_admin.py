@@ -27,8 +27,7 @@ from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redi
 
 from pulsar_fleet.cluster.admin.call import PartitionMetadata, bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Problem
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads, Problem
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
     Conflict,

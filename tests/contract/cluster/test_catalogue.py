@@ -10,7 +10,7 @@ import pytest
 from tests.support.pulsar_classes import ANNOTATED, VERSIONS, javap
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Policy, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, CATALOGUE, Kind, Policy, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, TOPIC_CATALOGUE, TopicPolicy
 from pulsar_fleet.cluster.redaction import is_secret_key
 from pulsar_fleet.preflight.checks.policies import TOPIC_POLICY_SWITCHES

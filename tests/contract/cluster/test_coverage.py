@@ -8,7 +8,7 @@ from itertools import zip_longest
 import pytest
 from tests.support.pulsar_classes import VERSIONS, read_routes
 
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE
 from pulsar_fleet.snapshot.coverage import CONTENTS
 

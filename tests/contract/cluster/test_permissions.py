@@ -21,8 +21,8 @@ from tests.support.snapshot_equality import verify_equal
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import measure_peer_clock_skew
+from pulsar_fleet.cluster.admin.partial_reads import Area
 from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
-from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
     BrokerCredentials,

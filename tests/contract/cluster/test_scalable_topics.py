@@ -9,8 +9,7 @@ import pytest
 from tests.support.proxy import CUT, Fault, Proxy, answer
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Problem
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads, Problem
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotAllowed, Unavailable

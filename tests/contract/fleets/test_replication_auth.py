@@ -14,9 +14,9 @@ from tests.support.leaks import leaking, texts_below
 from tests.support.replication import make_alone
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ReplicationAuth
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.replication_auth import ReplicationAuth
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides

@@ -13,7 +13,7 @@ from tests.support.migration import LATE, UNREAD, make, migration
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.drain.monitor import DrainStatus
 from pulsar_fleet.migration.drain.state import Incident, IncidentKind

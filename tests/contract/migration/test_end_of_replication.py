@@ -14,7 +14,7 @@ from tests.support.waits import wait_replicated
 from pulsar_fleet.airflow.conditions import ReplicationCondition
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.links.cluster_lists import begin_replication, end_replication
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.model import Moves, Strategy

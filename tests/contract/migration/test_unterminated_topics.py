@@ -11,7 +11,7 @@ from tests.support.waits import monitor_until_drained
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration

@@ -27,7 +27,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE, Kind, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection

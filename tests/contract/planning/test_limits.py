@@ -10,7 +10,7 @@ import pytest
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger

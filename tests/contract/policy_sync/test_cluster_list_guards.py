@@ -11,7 +11,7 @@ from tests.support.reconciler import Reconciler, held, set_policy
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.policy_sync.reconcile.steps import read_plans
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]

@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import STORE_OF
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.ledger.event_store import EventStore
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.policy_sync.events.event import SCHEMA

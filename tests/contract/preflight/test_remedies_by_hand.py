@@ -15,12 +15,12 @@ from tests.support.remedies import calls, send
 from tests.support.snapshots import record, with_settings
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.probes.reachability import unreachable
+from pulsar_fleet.cluster.admin.probes import unreachable
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.effective import is_set, parsed_setting
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger

@@ -13,7 +13,7 @@ from tests.support.remedies import calls, send
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Equivalent, Level, Refusal, Setting
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope, topic_policy_calls

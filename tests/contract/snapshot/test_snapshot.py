@@ -12,16 +12,16 @@ import pytest
 from tests.support.version_differences import set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, PACKAGES
+from pulsar_fleet.cluster.admin.partial_reads import FUNCTIONS, PACKAGES
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, unknown_fields
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics import cursors_in_stats
 from pulsar_fleet.cluster.versions import HOLDS_SCALABLE_TOPICS, KEEPS_TOPIC_POLICIES, version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.migration.prepare.compaction import compact

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import CLUSTERS, Note, Problem
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_fleet.cli.text import snapshot_text
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem, unread_text
+from pulsar_fleet.cluster.admin.partial_reads import Note, Problem, unread_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.ledger.artefacts import Reference

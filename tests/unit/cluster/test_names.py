@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_subscription_properties, own_topic_properties
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats
+from pulsar_fleet.cluster.statistics import SubscriptionStats
 from pulsar_fleet.planning.changes.topics import property_calls
 from pulsar_fleet.policy_sync.merge.topic_fields import partitioned_values, properties_of
 from pulsar_fleet.snapshot.model import TopicState

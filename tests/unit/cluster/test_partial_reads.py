@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
-from pulsar_fleet.cluster.admin.read_problems import Problem
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads, Problem, in_order
 from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 
 Job = Callable[[], Awaitable[int]]

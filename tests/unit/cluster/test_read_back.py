@@ -6,17 +6,17 @@ from itertools import chain, repeat
 
 import pytest
 
-from pulsar_fleet.cluster import read_back
+from pulsar_fleet.cluster import polling
 
 
 @pytest.mark.parametrize(("answers", "kept"), [([True], True), ([False, False, True], True), ([False], False)])
 async def test_a_value_is_waited_for_and_no_longer_than_its_time(
     answers: list[bool], kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_back, "KEPT_SECONDS", 0.5)
+    monkeypatch.setattr(polling, "KEPT_SECONDS", 0.5)
     remaining = chain(answers, repeat(answers[-1]))
 
     async def read() -> bool:
         return next(remaining)
 
-    assert await read_back.is_kept(read) is kept
+    assert await polling.is_kept(read) is kept

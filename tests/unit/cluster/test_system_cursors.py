@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
-from pulsar_fleet.cluster.statistics.system_cursors import is_replicator, is_system_cursor, replicator_cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import Cursor, TopicStats, is_replicator, is_system_cursor, replicator_cursor
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import subscription_cursors
 from pulsar_fleet.snapshot.resources import subscriptions_in_info

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pulsar_fleet.cluster import read_back
+from pulsar_fleet.cluster import polling
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.links.cluster_lists import change_list
 
@@ -39,7 +39,7 @@ async def test_what_is_there_stays_and_a_second_call_writes_nothing() -> None:
 async def test_a_list_that_another_writer_stored_meanwhile_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(read_back, "KEPT_SECONDS", 0.1)
+    monkeypatch.setattr(polling, "KEPT_SECONDS", 0.1)
     stored = Stored([], [["silver"]])
     assert await change_list(stored.read, stored.write, add=["gold"])
     assert stored.names == ["gold", "silver"]

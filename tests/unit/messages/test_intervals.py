@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
 
 NUMBERS = st.frozensets(st.integers(0, 40))

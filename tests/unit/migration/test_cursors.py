@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import Cursor, TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.copies import REPLICATED_FROM, SOURCE_POSITION, Copies
 from pulsar_fleet.messages.positions import Intervals, Ledgers

@@ -40,9 +40,9 @@ from tests.support.snapshots import (
     without_namespace,
 )
 
-from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, Area, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.facts import CompactedView, FlaggedNamespace, NamespaceFacts, Uncopied
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check

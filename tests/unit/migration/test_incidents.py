@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, stats
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role, TopicStats
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.drain.detect import detect_incidents, missing_grants
 from pulsar_fleet.migration.drain.remediate import (

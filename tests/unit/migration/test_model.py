@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.links.lag import Lag, lag_of
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, plan_move, reversal_text

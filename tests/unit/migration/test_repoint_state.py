@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.repoint.steps import (
     SETTLED_SECONDS,
     NamespaceWatch,

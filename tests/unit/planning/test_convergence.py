@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, Policy, Unset
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE, Kind, Policy, Unset
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Form, TopicPolicy, topic_comparable
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan

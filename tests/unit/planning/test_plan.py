@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.call import with_body
-from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note
+from pulsar_fleet.cluster.admin.partial_reads import CLUSTERS, Note
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.changes.namespaces import namespace_creation_calls
 from pulsar_fleet.planning.comparison import compare, comparison_text

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.topic_policies import Scope
@@ -559,7 +559,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 
 def test_a_note_hides_its_resource_and_a_superusers_note_hides_nothing() -> None:
-    from pulsar_fleet.cluster.admin.read_problems import Area
+    from pulsar_fleet.cluster.admin.partial_reads import Area
     from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 
     notes = (

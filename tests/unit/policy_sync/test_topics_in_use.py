@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.policy_sync.deletions import use_text
 
 PARTITION = TopicName.parse("persistent://acme/orders/new-partition-0")

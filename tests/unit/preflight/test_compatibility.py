@@ -27,8 +27,8 @@ from tests.support.snapshots import (
 )
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
+from pulsar_fleet.cluster.admin.partial_reads import BROKERS, FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.admin.permissions import Right
-from pulsar_fleet.cluster.admin.read_problems import BROKERS, FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.bookies import Bookies

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.cluster.statistics.cursors import Cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats
+from pulsar_fleet.cluster.statistics import Cursor, SubscriptionStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.read_only.forwarding.plan import ForwardingPlan, acknowledged, listed_entries, plan_forwarding

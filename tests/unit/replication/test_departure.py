@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.admin.read_problems import BROKERS, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import BROKERS, Note, Problem
 from pulsar_fleet.replication.setup.departure import _references
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 

@@ -11,7 +11,7 @@ from tests.support.snapshots import ORDERS, full_pair
 
 from pulsar_fleet.cli.text import differences_text, snapshot_text
 from pulsar_fleet.cluster.admin.call import bare
-from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import SCALABLE_TOPICS_OF, Note, Problem
 from pulsar_fleet.cluster.admin.scalable_topics import deleted_namespace
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Note
+from pulsar_fleet.cluster.admin.partial_reads import CLUSTERS, Note
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection

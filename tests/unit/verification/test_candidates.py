@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import Area, Note, Problem
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.planning.comparison import Comparison, compare
 from pulsar_fleet.planning.diff import COMPARED_COLUMNS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.verification.test_judge import message
 
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.messages.copies import SOURCE_POSITION
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.positions import Intervals, Ledgers

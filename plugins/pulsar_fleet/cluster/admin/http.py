@@ -18,9 +18,7 @@ import tenacity
 
 from pulsar_fleet.cluster.admin.call import require_exact_path
 from pulsar_fleet.cluster.admin.error_map import failure, read_reason
-from pulsar_fleet.cluster.admin.probes.protocol import wrong_protocol
-from pulsar_fleet.cluster.admin.probes.tls_failures import refused, untrusted
-from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
+from pulsar_fleet.cluster.admin.probes import refused, untrusted, wrong_protocol
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
@@ -321,3 +319,24 @@ def _is_unauthenticated(answer: httpx.Response) -> bool:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+class RateLimiter:
+    """Spaces the starts of calls evenly.
+
+    :param per_second: rate of calls; 0 is no limit.
+    """
+
+    def __init__(self, per_second: float = 0.0) -> None:
+        self._gap = 1.0 / per_second if per_second else 0.0
+        self._next = 0.0
+
+    async def acquire(self) -> None:
+        """Wait until the next call may start."""
+        if not self._gap:
+            return
+        now = time.monotonic()
+        begin = max(self._next, now)
+        self._next = begin + self._gap
+        if begin > now:
+            await asyncio.sleep(begin - now)

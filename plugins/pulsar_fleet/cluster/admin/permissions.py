@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
+from pulsar_fleet.cluster.admin.partial_reads import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotAllowed, NotFound, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 

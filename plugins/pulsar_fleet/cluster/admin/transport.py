@@ -11,8 +11,7 @@ from httpx_aiohttp import AiohttpTransport
 from httpx_aiohttp.transport import map_aiohttp_exceptions
 from yarl import URL
 
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.tls import tls_context
+from pulsar_fleet.cluster.connection import ClusterConnection, tls_context
 
 
 class Transport(AiohttpTransport):

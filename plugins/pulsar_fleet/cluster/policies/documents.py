@@ -7,7 +7,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, KEYED_BY_CLUSTER, Kind, Policy, unknown_fields
+from pulsar_fleet.cluster.policies.namespace_catalogue import (
+    BY_FIELD,
+    CATALOGUE,
+    KEYED_BY_CLUSTER,
+    Kind,
+    Policy,
+    unknown_fields,
+)
 from pulsar_fleet.cluster.policies.refusals import Level, exceeding_quota
 from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 

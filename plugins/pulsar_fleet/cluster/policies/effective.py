@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Form, TopicPolicy
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Policy
 
 _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 

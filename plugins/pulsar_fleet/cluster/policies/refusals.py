@@ -4,6 +4,10 @@ One row per rule, for namespaces and topics alike, so that a value is checked be
 the setters of a namespace and of a topic, and to the creation of a namespace, with 3.0.7, 4.0.7 and 4.2.4. That a
 retention has the same effect was measured by what a broker deletes; a negative limit counts as not set in 4.2.4's
 `AbstractTopic`.
+
+Measured with 4.2.4: a quota must be below the retention in size and in time, in the dimensions that the retention
+limits. The setters of a namespace compare its quota `destination_storage` only, those of a topic both types; a topic
+without a value of its own is compared with its namespace's. Unsetting a retention is never refused.
 """
 
 from __future__ import annotations
@@ -13,8 +17,32 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.policies.limits import MEGABYTES, MINUTES, exceeds_retention
 from pulsar_fleet.cluster.versions import version_numbers
+
+MEGABYTE = 1 << 20
+MINUTES, MEGABYTES = "retentionTimeInMinutes", "retentionSizeInMB"
+
+
+def exceeds_retention(quota: Json, retention: Json) -> bool:
+    """Whether brokers refuse a backlog quota beside a retention; a negative limit of either, or unset, is none."""
+    size, minutes = ((retention or {}).get(key, 0) for key in (MEGABYTES, MINUTES))
+    bytes_, seconds = ((quota or {}).get(key, -1) for key in ("limitSize", "limitTime"))
+    return bool((size > 0 and bytes_ >= size * MEGABYTE) or (minutes > 0 and seconds >= minutes * 60))
+
+
+def limits_quota(retention: Json) -> bool:
+    """Whether brokers compare a backlog quota with this retention in any dimension."""
+    return any((retention or {}).get(key, 0) > 0 for key in (MINUTES, MEGABYTES))
+
+
+def longer_retention(first: JsonObject, second: JsonObject) -> JsonObject:
+    """A retention beside which brokers accept each quota that they accept beside one of the two."""
+    return {key: _larger(first.get(key, 0), second.get(key, 0)) for key in (MINUTES, MEGABYTES)}
+
+
+def _larger(first: int, second: int) -> int:
+    return max(first, second) if min(first, second) > 0 else -1
+
 
 _TIME, _SIZE = MINUTES, MEGABYTES
 _QUORUMS = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")

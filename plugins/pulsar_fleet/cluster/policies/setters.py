@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import OFFLOAD_DRIVER, body_for_creation
-from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS, Kind, Policy, Unset
+from pulsar_fleet.cluster.policies.namespace_catalogue import LOCAL_FIELDS, Kind, Policy, Unset
 
 # The broker refuses a document of offload policies without a driver; these settings have setters of their own.
 _OFFLOAD_SETTERS = {

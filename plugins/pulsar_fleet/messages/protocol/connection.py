@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection import ClusterConnection, tls_context
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PermissionDenied, Unavailable
-from pulsar_fleet.cluster.tls import tls_context
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused

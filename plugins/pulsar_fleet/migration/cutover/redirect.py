@@ -15,8 +15,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.read_back import is_kept
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.polling import is_kept
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.links.partition_stats import required_stats, stats_of
 from pulsar_fleet.migration.facts import ConnectedClients

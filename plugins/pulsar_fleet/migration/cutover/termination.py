@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import stats_of

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged, is_stored
 from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, detect_incidents, missing_clients, missing_grants

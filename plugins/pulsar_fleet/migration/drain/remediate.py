@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.redaction import without_user_info
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import tenacity
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.probes.reachability import unreachable
+from pulsar_fleet.cluster.admin.probes import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.json import JsonObject

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import FUNCTIONS, Area, Problem
+from pulsar_fleet.cluster.admin.partial_reads import FUNCTIONS, Area, PartialReads, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SHADOW_SOURCE, NamespaceName, TopicName

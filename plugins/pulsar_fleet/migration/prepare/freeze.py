@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_topic_properties
-from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.runs.overrides import (
     PROPERTY,
     NamespaceOverrides,

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.runs.overrides import (
     QUIESCED_RATE,
     NamespaceOverrides,

@@ -12,8 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers, entries_behind, terminated_at

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
+from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import required_stats

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.messages.positions import Ledgers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.facts import ConnectedClients
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients

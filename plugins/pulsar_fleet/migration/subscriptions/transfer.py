@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName, own_subscription_properties
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, SubscriptionVerification

@@ -10,7 +10,7 @@ from datetime import datetime
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
+from pulsar_fleet.cluster.statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.cluster.text import byte_size, counted, duration
 from pulsar_fleet.ledger.rows import RecordedVerdict, utc
 from pulsar_fleet.ledger.run import Run

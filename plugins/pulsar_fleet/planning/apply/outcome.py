@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Precondition
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.policies.documents import problems
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import worst

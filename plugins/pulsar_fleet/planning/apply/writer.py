@@ -24,8 +24,8 @@ from pulsar_fleet.cluster.names import (
     with_parent,
 )
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.model import OWN_LIST
+from pulsar_fleet.cluster.policies.namespace_catalogue import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.cluster.versions import KEEPS_TOPIC_POLICIES

@@ -9,15 +9,15 @@ from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.data_loss import lowered
-from pulsar_fleet.cluster.policies.limits import (
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
+from pulsar_fleet.cluster.policies.refusals import (
     MEGABYTES,
     MINUTES,
     exceeds_retention,
     limits_quota,
     longer_retention,
 )
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
-from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.planning.diff_entry import Resource

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace
 from pulsar_fleet.cluster.policies.grants import joined_grants
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy, Unset, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Policy, Unset, is_supported
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, own_topic_properties
-from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.namespace_catalogue import is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, same
 from pulsar_fleet.planning.hazard import Hazard

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace, effective_value
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazards.rules import ValueChange

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.grants import revoked_rights
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import NAMESPACE_PATH, Hazard, Risk, cluster_lists, is_global_topic_list
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from pulsar_fleet.cluster.admin.read_problems import (
+from pulsar_fleet.cluster.admin.partial_reads import (
     CLUSTERS,
     NAMESPACES_OF,
     PARTITIONED_TOPICS_OF,

@@ -13,8 +13,7 @@ from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, PreconditionFa
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.decisions import Planner

@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.model import OWN_LIST, TopicPolicyField
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_comparable
 from pulsar_fleet.snapshot.model import TenantState
 

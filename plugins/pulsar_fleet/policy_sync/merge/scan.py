@@ -10,13 +10,13 @@ from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
-from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import (
+from pulsar_fleet.cluster.admin.partial_reads import (
     PARTITIONED_TOPICS_OF,
     SCHEMAS_OF,
     TOPIC_POLICIES_OF,
     Area,
     Note,
+    PartialReads,
     Problem,
 )
 from pulsar_fleet.cluster.errors import NotFound

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pulsar_fleet.cluster.admin.read_problems import PARTITIONED_TOPICS_OF, SCHEMAS_OF, TOPIC_POLICIES_OF
+from pulsar_fleet.cluster.admin.partial_reads import PARTITIONED_TOPICS_OF, SCHEMAS_OF, TOPIC_POLICIES_OF
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.cluster.versions import REPLICATES_WITH_DEDUPLICATION, version_numbers

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.probes.reachability import addresses
+from pulsar_fleet.cluster.admin.probes import addresses
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.policies.lookup import KEYED_BY_CLUSTER
+from pulsar_fleet.cluster.policies.namespace_catalogue import KEYED_BY_CLUSTER
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import tenant_path
 from pulsar_fleet.planning.translation import known_after_plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.partial_reads import Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.text import counted

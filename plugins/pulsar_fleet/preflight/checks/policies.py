@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.read_problems import DELETE_AGAIN
+from pulsar_fleet.cluster.admin.partial_reads import DELETE_AGAIN
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable, problems
 from pulsar_fleet.cluster.policies.effective import is_set, parsed_setting
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, Policy
 from pulsar_fleet.cluster.policies.model import TopicPolicy
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE, Kind, Policy
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.text import command_line

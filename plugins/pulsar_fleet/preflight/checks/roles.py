@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
+from pulsar_fleet.cluster.admin.partial_reads import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.admin.permissions import TENANT, Right
-from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.changes.namespaces import tenant_path

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import replicators_are_excepted

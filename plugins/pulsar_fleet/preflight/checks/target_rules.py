@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import broker_default
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, is_supported
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, is_supported
 from pulsar_fleet.cluster.policies.refusals import REFUSALS, Equivalent, Level, Refusal, Setting
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.cluster.admin.read_problems import NO_SERVICE_URL, remedy_for
+from pulsar_fleet.cluster.admin.partial_reads import NO_SERVICE_URL, remedy_for
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 

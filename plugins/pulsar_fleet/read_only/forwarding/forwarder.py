@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE, TopicStats
+from pulsar_fleet.cluster.statistics import UNKNOWN_TYPE, TopicStats
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.protocol.acknowledgment import SubscriptionType, acknowledge_entries

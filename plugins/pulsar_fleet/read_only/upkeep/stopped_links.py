@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics import cursors_in_stats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.read_only.links import is_alive
 from pulsar_fleet.read_only.recorded_calls import send_recorded

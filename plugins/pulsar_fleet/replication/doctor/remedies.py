@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
+from pulsar_fleet.cluster.admin.http import RateLimiter
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PreconditionFailed
 from pulsar_fleet.cluster.text import counted

@@ -8,7 +8,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.cluster.statistics import Cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
+from pulsar_fleet.cluster.statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.forecast import TopicLoad

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.errors import PlanOutdated
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.links.lag import ReplicationProgress, read_replication_progress
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.diff_entry import Resource

@@ -11,8 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PlanOutdated
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats
 from pulsar_fleet.links.partition_stats import internal_stats_documents, stats_of
 from pulsar_fleet.replication.clusters import Clusters
 from pulsar_fleet.replication.setup.plan import ReplicationPlan

@@ -12,9 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import Cursor, TopicStats, cursors_in_stats, replicator_cursor
 from pulsar_fleet.links.cluster_lists import copy_from
 from pulsar_fleet.links.partition_stats import required_internal_stats, stats_of
 from pulsar_fleet.replication.topology import Link

@@ -14,8 +14,8 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import clusters_in_effect
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.model import OWN_LIST, TOPIC_CLUSTERS
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import setting, tenant_path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from upath import UPath
 
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.partial_reads import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
+from pulsar_fleet.cluster.statistics import COMPACTION, cursors_in_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.coverage import Mode
 from pulsar_fleet.verification.request import ChosenEngine, Pair

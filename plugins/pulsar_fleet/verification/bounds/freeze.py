@@ -9,12 +9,12 @@ from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.error_map import is_migrated
-from pulsar_fleet.cluster.admin.read_problems import SCALABLE_TOPICS_OF
+from pulsar_fleet.cluster.admin.partial_reads import SCALABLE_TOPICS_OF
 from pulsar_fleet.cluster.admin.scalable_topics import ScalableTopics
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.positions import entries_behind, terminated_at
 from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue

@@ -10,8 +10,7 @@ from itertools import chain
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE
+from pulsar_fleet.cluster.statistics import UNKNOWN_TYPE
 from pulsar_fleet.messages.positions import Intervals
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from docs.tools.policy_tables import PEER_ROWS, fidelity_page, namespace_counts, topic_counts
 
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Unset
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, CATALOGUE, Kind, Unset
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, TOPIC_CATALOGUE, Form, Scope
 from pulsar_fleet.cluster.redaction import is_secret_key
 

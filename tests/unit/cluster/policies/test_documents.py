@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import STORE_OF, body_for_creation, comparable, problems, translate
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, unknown_fields
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets, without_user_info
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.planning.hazard import cluster_lists
 from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
 from pulsar_fleet.preflight.bookies import Bookies

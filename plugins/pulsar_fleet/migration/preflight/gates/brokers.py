@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem, remedy_for
+from pulsar_fleet.cluster.admin.partial_reads import Note, Problem, remedy_for
 from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING, version_order
 from pulsar_fleet.migration.cutover.checking_brokers import CHECK_PERIOD, SELDOM_SECONDS
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns

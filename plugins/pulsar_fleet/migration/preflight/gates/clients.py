@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.preflight import client_compatibility
 from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, behaviour

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.migration.preflight.copied_policies import copied_in, on_every_side, sides_of, until_ended
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns

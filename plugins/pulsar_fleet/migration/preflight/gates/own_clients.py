@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.effective import Layer
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
-from pulsar_fleet.cluster.statistics.topic_statistics import Role, TopicStats
+from pulsar_fleet.cluster.statistics import Role, TopicStats
 from pulsar_fleet.migration.preflight.copied_policies import Side, copied_in, sides_of, until_ended
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks
 from pulsar_fleet.migration.preflight.view import View

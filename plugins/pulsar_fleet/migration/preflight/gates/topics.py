@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
+from pulsar_fleet.cluster.statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns

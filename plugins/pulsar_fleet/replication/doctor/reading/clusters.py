@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachable
+from pulsar_fleet.cluster.admin.probes import addresses, unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import JsonObject

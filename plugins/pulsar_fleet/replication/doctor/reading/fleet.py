@@ -12,8 +12,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
-from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics import Cursor, cursors_in_stats, replicator_cursor
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.links.partition_stats import LINK_SECONDS, internal_stats_documents, stats_documents
 from pulsar_fleet.preflight.schema_probe import probe_schema

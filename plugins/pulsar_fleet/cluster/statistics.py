@@ -1,16 +1,20 @@
-"""Connected clients, backlog and replication of a topic, parsed from its `stats` document (pure)."""
+"""What brokers say of a topic, as values: its clients, backlog, replication and cursors, and whose these are (pure).
+
+The names of system cursors were observed with 4.2.4. By the broker's code, the cursor `__pending_ack_state` of
+transactions is in a ledger of its own, not in the topic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
+from urllib.parse import unquote_plus
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName, own_subscription_properties
-from pulsar_fleet.cluster.statistics.system_cursors import is_replicator, is_system_cursor
+from pulsar_fleet.cluster.names import Position, TopicName, own_subscription_properties
 
 UNKNOWN_TYPE = "None"
 
@@ -230,3 +234,86 @@ def _client(topic: TopicName, role: Role, subscription: str, name: str, document
 def _entries_per_second(consumer: JsonObject) -> float:
     # Backlogs count entries (batches), rates count messages.
     return float(consumer.get("msgRateOut") or 0) / max(float(consumer.get("avgMessagesPerEntry") or 0), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """The state of a subscription, or of a system cursor, on a plain topic or partition.
+
+    :param mark_delete: mark-delete position: everything up to and including it is acknowledged.
+    :param acknowledged: ranges of individually acknowledged entries after it, in the broker's format
+        `[(18:3..18:5],(18:9..18:10]]`; only in `internalStats`.
+    :param consumed: entries since the topic was loaded; only in `internalStats`.
+    :param replicated: the subscription is replicated; only in `internal-info`.
+    """
+
+    mark_delete: Position
+    acknowledged: str = "[]"
+    consumed: int = field(default=0, compare=False)
+    replicated: bool = False
+
+    def confirmed_since(self, earlier: Cursor) -> int:
+        """Entries that were consumed since an earlier reading; at least 1 if the mark-delete position moved.
+
+        A cursor that was opened again in between counts from 0.
+        """
+        return max(self.consumed - earlier.consumed, int(self.mark_delete != earlier.mark_delete))
+
+
+def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
+    """Name → cursor in an `internalStats` answer of a plain topic or partition, with system cursors."""
+    return {
+        _plain(name): Cursor(
+            mark_delete=Position.parse(document["markDeletePosition"]),
+            acknowledged=document["individuallyDeletedMessages"],
+            consumed=int(document.get("messagesConsumedCounter") or 0),
+        )
+        for name, document in internal_stats["cursors"].items()
+    }
+
+
+def cursors_in_info(info: JsonObject) -> dict[str, Cursor]:
+    """Name → cursor in an `internal-info` answer, or in its part for a partition, with system cursors."""
+    return {_plain(name): _of_info(document) for name, document in (info.get("cursors") or {}).items()}
+
+
+def _of_info(document: JsonObject) -> Cursor:
+    position: Mapping[str, int] = document.get("markDelete") or {}
+    return Cursor(
+        mark_delete=Position(int(position.get("ledgerId", -1)), int(position.get("entryId", -1))),
+        replicated=(document.get("properties") or {}).get("pulsar.replicated.subscription") == 1,
+    )
+
+
+def _plain(name: str) -> str:
+    # Brokers list the names form-encoded: `a%2Bb` for `a+b`.
+    return unquote_plus(name)
+
+
+COMPACTION = "__compaction"
+DEDUPLICATION = "pulsar.dedup"
+
+REPLICATOR = "pulsar.repl"
+"""The broker's default for `replicatorPrefix`."""
+
+
+def replicator_cursor(cluster: str) -> str:
+    """The cursor that stores how far a topic was replicated to a cluster."""
+    return f"{REPLICATOR}.{cluster}"
+
+
+def is_system_cursor(name: str) -> bool:
+    """Whether a cursor is a system cursor, from which no application can consume.
+
+    A broker treats every name that begins with `pulsar.repl` as a replicator's, even `pulsar.replay`: it refuses their
+    consumers; once the topic was unloaded, it does not list them and cannot delete them.
+    """
+    return name in (COMPACTION, DEDUPLICATION) or name.startswith(REPLICATOR)
+
+
+def is_replicator(producer: str) -> bool:
+    """Whether a producer is another cluster's replicator, `pulsar.repl.<cluster>`, or writes to a shadow topic.
+
+    An application's producer may have the name `pulsar.replay`.
+    """
+    return producer.startswith((f"{REPLICATOR}.", f"{REPLICATOR}-"))

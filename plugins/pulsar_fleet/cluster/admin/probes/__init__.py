@@ -1,1 +1,0 @@
-"""What answers at an address, and why does it refuse?"""
