@@ -10,8 +10,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
-from pulsar_fleet.messages.protocol.connection import Frame, WireConnection
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress
+from pulsar_fleet.messages.protocol.connection import BrokerAddress, Frame, WireConnection
 
 _PRODUCER, _SEND, _SEND_RECEIPT, _PRODUCER_SUCCESS = 5, 6, 7, 17
 AHEAD = 100

@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.defects.catalogue import DEFECTS
 from pulsar_fleet.cluster.defects.model import Condition
-from pulsar_fleet.planning.hazards.rules import CALL_RULES
+from pulsar_fleet.planning.hazards import CALL_RULES
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.target_limits import TABLE
 

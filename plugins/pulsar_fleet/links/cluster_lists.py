@@ -25,7 +25,7 @@ from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats, replicator_cursor
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.planning.hazard import cluster_lists
-from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
+from pulsar_fleet.planning.hazards import guard_cluster_lists
 from pulsar_fleet.snapshot.resources import (
     lists_of_topics,
     read_clusters_in_effect,

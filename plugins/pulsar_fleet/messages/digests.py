@@ -19,7 +19,7 @@ import xxhash
 from pulsar_fleet.cluster.json import JsonObject
 
 if TYPE_CHECKING:  # planning does not need protobuf
-    from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+    from pulsar_fleet.messages.protocol.stored_entry import StoredMessage
 
 ENCODING_VERSION = 2
 """Increase it when the digest of the same message changes: proofs of an earlier version are not continued."""

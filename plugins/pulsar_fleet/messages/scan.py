@@ -15,9 +15,8 @@ from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.messages.credentials import digest_key
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
 from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.engines.chunks import with_lookback
-from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, signed, text
+from pulsar_fleet.messages.engines.engines import with_lookback
+from pulsar_fleet.messages.protocol.stored_entry import StoredEntry, StoredMessage, optional_text, signed, text
 from pulsar_fleet.messages.ranges import EngineName, Range
 
 log = logging.getLogger(__name__)

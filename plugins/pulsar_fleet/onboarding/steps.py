@@ -21,9 +21,8 @@ from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
-from pulsar_fleet.planning.apply.apply import Progress, apply_plan
+from pulsar_fleet.planning.apply.apply import Progress, apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import headline, plan_markdown

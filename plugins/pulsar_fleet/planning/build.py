@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource
-from pulsar_fleet.planning.hazards.guards import OtherDirection
+from pulsar_fleet.planning.hazards import OtherDirection
 from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.planning.unread import Unread

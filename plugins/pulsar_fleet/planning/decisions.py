@@ -26,18 +26,17 @@ from pulsar_fleet.planning.changes.namespaces import (
     strategy_changes,
     tenant_change,
 )
-from pulsar_fleet.planning.changes.subscriptions import subscription_change
 from pulsar_fleet.planning.changes.topics import (
     schema_change,
     setting_rank,
+    subscription_change,
     topic_change,
     topic_policy_change,
     versions_after,
 )
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.hazards.effective_change import EffectiveValues, configurations
-from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
+from pulsar_fleet.planning.hazards import EffectiveValues, configurations, guard_call, with_risks
 from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, LeftAlone
 from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import Snapshot

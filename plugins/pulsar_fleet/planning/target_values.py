@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS, EffectiveValues, configurations
+from pulsar_fleet.planning.hazards import UNKNOWN_SETTINGS, EffectiveValues, configurations
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.resources import read_namespace

@@ -18,12 +18,10 @@ from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_body, group_path, isolation_path
 from pulsar_fleet.planning.changes.limits import in_accepted_order
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
-from pulsar_fleet.planning.changes.subscriptions import setting_calls
-from pulsar_fleet.planning.changes.topics import property_calls
+from pulsar_fleet.planning.changes.topics import property_calls, setting_calls
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS, EffectiveValues
-from pulsar_fleet.planning.hazards.guards import with_risks
+from pulsar_fleet.planning.hazards import UNKNOWN_SETTINGS, EffectiveValues, with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 
 

@@ -9,9 +9,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.redaction import Redactor, fingerprints
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult, creates_resource, dependencies
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.plan import Change, Plan
 from pulsar_fleet.policy_sync.deletions import without_used_topics
 

@@ -15,7 +15,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.hazard import worst
-from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
+from pulsar_fleet.planning.hazards import guard_call, risks_of_calls
 from pulsar_fleet.planning.plan import Plan
 
 PROCEDURE = "serve_read_only"

@@ -46,8 +46,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.messages.engines.engines import EntryEngine
 from pulsar_fleet.messages.protocol import frames
-from pulsar_fleet.messages.protocol.connection import WireConnection
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress
+from pulsar_fleet.messages.protocol.connection import BrokerAddress, WireConnection
 from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
 from pulsar_sandbox import Cluster
 from pulsar_sandbox.sandbox.ports import free_ports

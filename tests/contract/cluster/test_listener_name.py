@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.messages.engines.engines import EntryEngine
-from pulsar_fleet.messages.protocol.endpoint import service_addresses
+from pulsar_fleet.messages.protocol.connection import service_addresses
 from pulsar_fleet.messages.ranges import TopicBounds, cut
 
 pytestmark = pytest.mark.long  # Two brokers of its own, with listeners.

@@ -23,9 +23,8 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.prepare.freeze import recreate_missing
-from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.changes.namespaces import setting
 from pulsar_fleet.planning.diff_entry import Resource

@@ -32,9 +32,8 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope,
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.checks.policies import EffectiveDifference, effective_differences

@@ -15,8 +15,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.secrets import read_secrets
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.preflight.compatibility import check_compatibility

@@ -9,7 +9,7 @@ import pytest
 from pulsar_fleet.cluster.connection import ClusterConnection, tls_context
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.messages.protocol.endpoint import credentials_of
+from pulsar_fleet.messages.protocol.connection import credentials_of
 from pulsar_sandbox.sandbox import security
 
 

@@ -24,7 +24,7 @@ from pulsar_fleet.messages.digests import (
     differing_buckets,
     digest,
 )
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+from pulsar_fleet.messages.protocol.stored_entry import StoredMessage
 
 PLAIN = StoredMessage(
     ledger=5,

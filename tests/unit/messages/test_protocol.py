@@ -20,8 +20,13 @@ from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavail
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
-from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, refused, service_addresses
+from pulsar_fleet.messages.protocol.connection import (
+    BrokerAddress,
+    ConnectionLost,
+    WireConnection,
+    refused,
+    service_addresses,
+)
 from pulsar_fleet.messages.protocol.stored_entry import Corrupt, StoredEntry, read_entry
 
 NUMBERS = st.integers(0, (1 << 63) - 1)

@@ -15,10 +15,9 @@ from tests.support.raw_messages import LZ4, NONE, ZLIB, Entry, Message
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.datasource.ranges_source import ROW_COLUMNS
 from pulsar_fleet.messages.digests import digest
-from pulsar_fleet.messages.engines.chunks import MOST_UNFINISHED, ChunkAssembly
+from pulsar_fleet.messages.engines.engines import MOST_UNFINISHED, ChunkAssembly
 from pulsar_fleet.messages.protocol.pulsar_api_pb2 import MessageMetadata
-from pulsar_fleet.messages.protocol.stored_entry import Corrupt
-from pulsar_fleet.messages.protocol.stored_message import EntryContent, StoredMessage, read_content, unpack
+from pulsar_fleet.messages.protocol.stored_entry import Corrupt, EntryContent, StoredMessage, read_content, unpack
 from pulsar_fleet.messages.ranges import Range
 from pulsar_fleet.messages.scan import list_messages
 

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.checkpoints import Checkpoints, Recorder
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, Sums, TopicDigest
-from pulsar_fleet.messages.engines.throttle import Throttle, Throttled
+from pulsar_fleet.messages.engines.base import Throttle, Throttled
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
 from pulsar_fleet.messages.ranges import LOOKBACK_ENTRIES, EngineName, Range, TopicBounds, cut

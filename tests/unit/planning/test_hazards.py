@@ -12,8 +12,14 @@ from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard, worst
-from pulsar_fleet.planning.hazards.guards import guard_call, guard_cluster_lists, risks_of_calls, risks_of_values
-from pulsar_fleet.planning.hazards.rules import DISCARDS, ValueChange
+from pulsar_fleet.planning.hazards import (
+    DISCARDS,
+    ValueChange,
+    guard_call,
+    guard_cluster_lists,
+    risks_of_calls,
+    risks_of_values,
+)
 
 NAMESPACE = "/namespaces/acme/orders"
 TOPIC = "/persistent/acme/orders/events"

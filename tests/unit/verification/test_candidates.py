@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.admin.partial_reads import Area, Note, Problem
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.planning.comparison import Comparison, compare
-from pulsar_fleet.planning.diff import COMPARED_COLUMNS
-from pulsar_fleet.planning.subscription_diff import subscription_value
+from pulsar_fleet.planning.diff import COMPARED_COLUMNS, subscription_value
 from pulsar_fleet.snapshot.model import (
     BrokerState,
     NamespaceState,

@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.messages.copies import SOURCE_POSITION
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.positions import Intervals, Ledgers
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+from pulsar_fleet.messages.protocol.stored_entry import StoredMessage
 from pulsar_fleet.messages.ranges import Range, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict

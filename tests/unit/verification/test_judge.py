@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+from pulsar_fleet.messages.protocol.stored_entry import StoredMessage
 from pulsar_fleet.messages.ranges import Range, TopicBounds
 from pulsar_fleet.verification.messages.compare import judge
 from pulsar_fleet.verification.messages.local_backend import LocalBackend

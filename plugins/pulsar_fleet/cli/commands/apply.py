@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.planning.hazards.effective_change import EffectiveValues
+from pulsar_fleet.planning.hazards import EffectiveValues
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.target_values import read_target_values
 from pulsar_fleet.planning.undo import plan_undo

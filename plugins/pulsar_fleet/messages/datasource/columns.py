@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, signed, text
+from pulsar_fleet.messages.protocol.stored_entry import StoredMessage, optional_text, signed, text
 
 TIME = pa.timestamp("us", tz="UTC")
 TEXTS = pa.map_(pa.string(), pa.string())

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from pulsar_fleet.messages.credentials import Side, connection_from_environment
 from pulsar_fleet.messages.datasource.columns import spark_schema
 from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, flat_row
-from pulsar_fleet.messages.engines.throttle import Limits
+from pulsar_fleet.messages.engines.base import Limits
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need protobuf and numpy

@@ -25,7 +25,7 @@ from pulsar_fleet.messages.datasource.options import Output, TopicOptions
 from pulsar_fleet.messages.datasource.ranges_source import RangeGroup
 from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS as RANGE_COLUMNS
 from pulsar_fleet.messages.digest_table import flat_row
-from pulsar_fleet.messages.engines.throttle import Limits
+from pulsar_fleet.messages.engines.base import Limits
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need protobuf and numpy

@@ -8,8 +8,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
-from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, service_addresses
+from pulsar_fleet.messages.protocol.connection import BrokerAddress, ConnectionLost, WireConnection, service_addresses
 
 MOST_REDIRECTS = 20
 

@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.policies.effective import Layer
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.links.partition_stats import internal_stats_documents
-from pulsar_fleet.messages.clients.compacted import first_compacted
+from pulsar_fleet.messages.clients.read import first_compacted
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST

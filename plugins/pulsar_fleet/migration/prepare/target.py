@@ -25,9 +25,8 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.freeze import find_original_settings, missing_topics, recreate_missing
 from pulsar_fleet.migration.prepare.overrides import with_original_tenants
-from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.changes.namespaces import STRATEGY, setting
 from pulsar_fleet.planning.diff_entry import Resource

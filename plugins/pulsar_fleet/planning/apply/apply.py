@@ -13,9 +13,9 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import with_parent
+from pulsar_fleet.cluster.names import NamespaceName, with_parent
 from pulsar_fleet.cluster.polling import is_kept
-from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.redaction import Redactor, fingerprints
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange
 from pulsar_fleet.planning.apply.outcome import (
@@ -401,3 +401,26 @@ async def apply_plan(
             progress=progress,
         )
         return await application.run()
+
+
+async def read_secrets(plan: Plan, source: AdminClient, redactor: Redactor) -> dict[str, str]:
+    """Fingerprint → secret for every secret that the plan writes and the source still has."""
+    namespaces = {
+        (change.namespace, change.resource is Resource.TOPIC_POLICY)
+        for change in plan.changes
+        if change.namespace and any(fingerprints(call.body) for call in change.calls)
+    }
+    secrets: dict[str, str] = {}
+    async with TopicPolicyReader(source, None) as reader:
+        for namespace, in_topics in sorted(namespaces):
+            secrets |= await _secrets(source, reader, namespace, redactor, in_topics=in_topics)
+    return secrets
+
+
+async def _secrets(
+    source: AdminClient, reader: TopicPolicyReader, namespace: NamespaceName, redactor: Redactor, *, in_topics: bool
+) -> dict[str, str]:
+    if not in_topics:
+        return redactor.secrets(await source.namespace(namespace) or {})
+    states = await reader.read(namespace)
+    return {key: text for state in states for key, text in redactor.secrets(state.policies).items()}

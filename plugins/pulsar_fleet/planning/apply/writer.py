@@ -33,16 +33,17 @@ from pulsar_fleet.planning.apply.outcome import check_creation
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_path, isolation_path
 from pulsar_fleet.planning.changes.limits import with_both_limits
 from pulsar_fleet.planning.diff import (
+    SUBSCRIPTION_COLUMNS,
     cluster_value,
     domain_value,
     group_value,
     isolation_value,
     schema_values,
+    subscription_value,
 )
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazards.guards import guard_call
+from pulsar_fleet.planning.hazards import guard_call
 from pulsar_fleet.planning.plan import Action, Change
-from pulsar_fleet.planning.subscription_diff import SUBSCRIPTION_COLUMNS, subscription_value
 from pulsar_fleet.snapshot.resources import (
     partition_properties,
     read_clusters_in_effect,

@@ -1,4 +1,4 @@
-"""The change that removes a difference in a topic, or the reason to leave it alone (pure)."""
+"""The change that removes a difference in a topic or a subscription, or the reason to leave it alone (pure)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, own_topic_properties
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, is_addressable, own_topic_properties
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.namespace_catalogue import is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
-from pulsar_fleet.planning.diff_entry import Difference, same
+from pulsar_fleet.planning.diff_entry import Difference, Side, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone
 
@@ -130,3 +130,54 @@ def versions_after(change: Change) -> int:
     """The number of schema versions that the topic has after the change."""
     versions: Json = change.after
     return len(versions)
+
+
+_EARLIEST = "earliest"
+"""Before the first stored message: every message is delivered."""
+
+
+def subscription_change(difference: Difference) -> Change | LeftAlone:
+    """Create the subscription at the earliest position, or set the source's properties and replicated flag."""
+    if not is_addressable(difference.field):
+        return LeftAlone.of(difference, "its name cannot be addressed over HTTP")
+    if difference.side is Side.MISSING:
+        return _subscription_creation(difference)
+    after = {**difference.source, "properties": {**difference.target["properties"], **difference.source["properties"]}}
+    if same(after, difference.target):
+        return LeftAlone.of(difference, "the target has more properties, and nothing is removed")
+    calls = setting_calls(TopicName.parse(difference.name), difference.field, difference.target, after)
+    return Change.of(difference, calls, after, "its properties or its replicated flag differ")
+
+
+def setting_calls(topic: TopicName, name: str, before: JsonObject, after: JsonObject) -> tuple[Call, ...]:
+    """Change an existing subscription from one comparable value to another."""
+    path = topic.subscription_path(name)
+    calls: tuple[Call, ...] = ()
+    if not same(before["properties"], after["properties"]):
+        calls += (with_body("PUT", f"{path}/properties", after["properties"]),)
+    if before["replicated"] != after["replicated"]:
+        # The broker stores the flag when the topic is next unloaded; no list shows it before.
+        calls += (
+            with_body("POST", f"{path}/replicatedSubscriptionStatus", after["replicated"]),
+            bare("PUT", f"/{topic.path}/unload"),
+        )
+    return calls
+
+
+def _subscription_creation(difference: Difference) -> Change:
+    path = TopicName.parse(difference.name).subscription_path(difference.field)
+    replicated = bool(difference.source["replicated"])
+    body = _body(difference.source["properties"])
+    calls: tuple[Call, ...] = (with_body("PUT", path, body, replicated=str(replicated).lower()),)
+    if replicated:
+        # The flag of the creating call is lost when the topic is next unloaded; the flag of this call is stored.
+        calls += (with_body("POST", f"{path}/replicatedSubscriptionStatus", True),)
+    after = {"position": _EARLIEST, **difference.source}
+    return Change.of(difference, calls, after, "the target lacks this subscription")
+
+
+def _body(properties: JsonObject) -> Json:
+    """`earliest`; with properties the same position as a document, since only that form accepts them."""
+    if not properties:
+        return _EARLIEST
+    return {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": properties}

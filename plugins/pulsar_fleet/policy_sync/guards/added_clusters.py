@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.apply.outcome import creates_resource, left_without
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.guards import OtherDirection
+from pulsar_fleet.planning.hazards import OtherDirection
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
 from pulsar_fleet.preflight.bookies import Bookies, read_bookies

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PreconditionFailed
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.links.cluster_lists import require_list_as_read
-from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
+from pulsar_fleet.planning.hazards import guard_call, risks_of_calls
 from pulsar_fleet.replication.doctor.model import Examination, RemedyCall
 from pulsar_fleet.replication.doctor.text import examination_text
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.apply import apply_plan, read_secrets
 from pulsar_fleet.planning.apply.outcome import StepResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.replication.clusters import Clusters
 

@@ -19,13 +19,12 @@ from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import setting, tenant_path
-from pulsar_fleet.planning.changes.subscriptions import subscription_change
+from pulsar_fleet.planning.changes.topics import subscription_change
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import cluster_value, diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
-from pulsar_fleet.planning.hazards.rules import ValueChange
+from pulsar_fleet.planning.hazards import ValueChange, guard_call, with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import (

@@ -10,8 +10,7 @@ from itertools import chain
 from pulsar_fleet.messages.checkpoints import Checkpoints, sum_up_ranges
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import DigestRow
-from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.engines.throttle import Limits
+from pulsar_fleet.messages.engines.base import Engine, Limits
 from pulsar_fleet.messages.scan import MessageRecord, list_messages
 from pulsar_fleet.verification.messages.compare import NAMED_PER_KIND, Mismatches, Only
 from pulsar_fleet.verification.messages.differences import Mismatch, count_mismatches

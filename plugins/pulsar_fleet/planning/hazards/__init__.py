@@ -1,1 +1,0 @@
-"""Which planned calls can lose data, and the guards in front of them."""
