@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from docs.tools.generated_parts import with_parts
 
-from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
-from pulsar_fleet.replication.doctor.causes.cause import Cause
+from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE, Cause
 from pulsar_fleet.replication.doctor.model import Severity, State
 
 _NAMES = {"source": "the source", "target": "the target", "resource": "it"}

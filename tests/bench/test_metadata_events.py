@@ -21,8 +21,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
-from pulsar_fleet.policy_sync.events.ordering.version import Version
-from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions, Version
 from pulsar_sandbox import Sandbox
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))

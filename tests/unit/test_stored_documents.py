@@ -35,9 +35,8 @@ from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
-from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest

@@ -18,7 +18,7 @@ from pulsar_fleet.preflight.checks.policies import unfinished_run
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.preflight.target_limits import ENCRYPTION, Effective
-from pulsar_fleet.read_only.brokers.checks import check_brokers
+from pulsar_fleet.read_only.brokers import check_brokers
 from pulsar_fleet.read_only.plan import READ_ONLY
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.source_changes import follows_schemas, grows

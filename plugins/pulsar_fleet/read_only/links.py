@@ -16,8 +16,8 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import change_list
-from pulsar_fleet.read_only.brokers.owners import owners_of
 from pulsar_fleet.read_only.observe import shadow_topics_of
+from pulsar_fleet.read_only.owners import owners_of
 from pulsar_fleet.read_only.pair import Pair, shadow_list_call
 from pulsar_fleet.read_only.recorded_calls import send_recorded
 

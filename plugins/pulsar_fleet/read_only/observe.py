@@ -18,8 +18,8 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_c
 from pulsar_fleet.cluster.statistics import COMPACTION
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.planning.diff import isolation_value, schema_values
-from pulsar_fleet.read_only.brokers.owners import owners_of, read_brokers
 from pulsar_fleet.read_only.isolation import recorded_brokers
+from pulsar_fleet.read_only.owners import owners_of, read_brokers
 from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes

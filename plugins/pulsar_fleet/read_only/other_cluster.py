@@ -22,7 +22,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.planning.changes.namespaces import setting
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.read_only.brokers.cost import amount
+from pulsar_fleet.read_only.brokers import amount
 from pulsar_fleet.read_only.observe import partitions_of
 from pulsar_fleet.read_only.recorded_calls import apply_recorded
 from pulsar_fleet.read_only.request import topics_of

@@ -20,7 +20,6 @@ from pulsar_fleet.planning.diff import isolation_value
 from pulsar_fleet.planning.plan import Action
 from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding, Planned, count_line
-from pulsar_fleet.read_only.brokers.owners import confirm_owners
 from pulsar_fleet.read_only.checks import check_removal, check_serving, check_setup
 from pulsar_fleet.read_only.isolation import is_own, policy_name
 from pulsar_fleet.read_only.links import (
@@ -34,6 +33,7 @@ from pulsar_fleet.read_only.links import (
     sent_by_broker,
 )
 from pulsar_fleet.read_only.observe import observe, partitions_of, with_own_policies
+from pulsar_fleet.read_only.owners import confirm_owners
 from pulsar_fleet.read_only.pair import (
     Pair,
     retirement_calls,

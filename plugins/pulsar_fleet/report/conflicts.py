@@ -6,7 +6,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.planning.render import short
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
-from pulsar_fleet.policy_sync.merge.merge_field import Rule
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule
 from pulsar_fleet.policy_sync.reconcile.agreement import PARTITIONED_ON_SOME
 
 

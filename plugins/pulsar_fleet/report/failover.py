@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.replication.failover.outcome import Agreement
+from pulsar_fleet.replication.failover.forecast import Agreement
 from pulsar_fleet.replication.failover.records import FailoverRecords
 from pulsar_fleet.replication.failover.report import forecast_body, outcome_body, prepared_text, verdict
 from pulsar_fleet.report.document import Outcome, Report, sections, texts

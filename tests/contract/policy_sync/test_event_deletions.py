@@ -25,8 +25,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.policy_sync.events.results import SyncSummary
-from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS
-from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes
+from pulsar_fleet.policy_sync.merge.deletion_plan import EDIT_WINS, PendingDeletions, PropagateDeletes
 from pulsar_fleet.report.metadata import lines, metrics
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]

@@ -32,7 +32,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
-from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule, TieBreak
 from pulsar_fleet.report.metadata import lines, metrics
 
 pytestmark = pytest.mark.long

@@ -34,7 +34,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import open_fleet
 from pulsar_fleet.policy_sync.events.apply import apply_received
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
-from pulsar_fleet.policy_sync.events.follower_pool import follow_all
+from pulsar_fleet.policy_sync.events.follower import follow_all
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.events.participant import Participant, open_participant
 from pulsar_fleet.policy_sync.events.results import Tally

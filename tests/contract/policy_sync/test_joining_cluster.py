@@ -17,9 +17,9 @@ from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
-from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.fleet import Members
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
-from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule, TieBreak
 from pulsar_fleet.report.metadata import headline
 
 pytestmark = pytest.mark.long

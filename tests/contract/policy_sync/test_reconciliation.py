@@ -28,7 +28,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
+from pulsar_fleet.policy_sync.merge.merge_resource import TieBreak
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 from pulsar_fleet.policy_sync.reconcile.steps import read_plans
 

@@ -35,8 +35,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
-from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, Rule, TieBreak
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 from pulsar_sandbox import Sandbox

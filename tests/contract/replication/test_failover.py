@@ -34,8 +34,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
 from pulsar_fleet.replication.clusters import open_clusters
-from pulsar_fleet.replication.failover.forecast import ForecastRow
-from pulsar_fleet.replication.failover.outcome import Agreement, OutcomeRow
+from pulsar_fleet.replication.failover.forecast import Agreement, ForecastRow, OutcomeRow
 from pulsar_fleet.replication.failover.report import Addresses, forecast_text, outcome_text
 from pulsar_fleet.replication.failover.steps import forecast_failover, prepare_target, record_outcome
 from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces

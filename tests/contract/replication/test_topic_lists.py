@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.replication import steps
-from pulsar_fleet.replication.setup.apply import Stage
+from pulsar_fleet.replication.steps import Stage
 from pulsar_sandbox import Sandbox
 
 NAMES = ("blue", "green", "c")

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_subscription_properties, own_topic_properties
 from pulsar_fleet.cluster.statistics import SubscriptionStats
 from pulsar_fleet.planning.changes.topics import property_calls
-from pulsar_fleet.policy_sync.merge.topic_fields import partitioned_values, properties_of
+from pulsar_fleet.policy_sync.merge.fields import partitioned_values, properties_of
 from pulsar_fleet.snapshot.model import TopicState
 
 ORDERS = NamespaceName("acme", "orders")

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
-from pulsar_fleet.policy_sync.guards.added_clusters import added_clusters, harmful_policies, leave_incompatible_out
+from pulsar_fleet.policy_sync.guards import added_clusters, harmful_policies, leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.snapshot.model import TopicPolicyState

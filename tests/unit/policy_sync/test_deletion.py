@@ -7,7 +7,7 @@ import pytest
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, CompareOptions, compare
-from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate
+from pulsar_fleet.policy_sync.merge.deletion_plan import EXISTENCE, DeletionConflict, Fate
 from pulsar_fleet.policy_sync.merge.view import View
 
 ITEM = (Resource.NAMESPACE, "acme/old")

@@ -10,14 +10,13 @@ from typing import Any
 
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.fleet.outages import Outages
+from pulsar_fleet.policy_sync.events.fleet import Outages
 from pulsar_fleet.policy_sync.events.follower import _Follower
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
+from pulsar_fleet.policy_sync.events.results import Batch, SyncSummary, Tally, Waiting
+from pulsar_fleet.policy_sync.events.versions import Version
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.report.document import Outcome

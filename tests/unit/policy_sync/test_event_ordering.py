@@ -10,9 +10,17 @@ from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.ordering.conflicts import conflicts_of
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Version, is_version
-from pulsar_fleet.policy_sync.events.versions import FieldVersion, ObservedValues, ResourceVersions, next_versions
-from pulsar_fleet.policy_sync.merge.merge_field import Rule
+from pulsar_fleet.policy_sync.events.versions import (
+    BEFORE_EVERYTHING,
+    BEFORE_THE_FLEET,
+    FieldVersion,
+    ObservedValues,
+    ResourceVersions,
+    Version,
+    is_version,
+    next_versions,
+)
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule
 from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.view import Item
 

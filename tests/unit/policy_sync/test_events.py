@@ -23,7 +23,6 @@ from pulsar_fleet.policy_sync.events.event import (
 from pulsar_fleet.policy_sync.events.last_updated import stale_properties
 from pulsar_fleet.policy_sync.events.ordering.conflicts import conflicts_of, kept_edit_conflict
 from pulsar_fleet.policy_sync.events.ordering.updates import Order, accepted_updates, is_newer, lost_edits, outstanding
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.resolve import resolve, waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
@@ -31,11 +30,11 @@ from pulsar_fleet.policy_sync.events.versions import (
     FieldVersion,
     ObservedValues,
     ResourceVersions,
+    Version,
     next_versions,
 )
-from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.deletion_plan import EDIT_WINS, EXISTENCE
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, TieBreak
 from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.view import Item
 

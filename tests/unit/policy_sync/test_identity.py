@@ -11,18 +11,18 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.recreated import lacking_fields
 from pulsar_fleet.policy_sync.events.versions import (
     EXISTS,
     FieldVersion,
     ObservedValues,
     ResourceVersions,
+    Version,
     next_versions,
 )
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, CompareOptions, compare
 from pulsar_fleet.policy_sync.merge.identity import Suspect, identity_at, suspects
-from pulsar_fleet.policy_sync.merge.merge_field import Rule
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, PolicyEvents, Provenance, digest
 from pulsar_fleet.policy_sync.merge.view import Identity, Item, View

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.fleet import Members
 from pulsar_fleet.policy_sync.events.request import EVENT_TOPIC
 
 BOTH, ALL = ("blue", "green"), ("blue", "green", "red")

@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.merge.merge_field import (
+from pulsar_fleet.policy_sync.merge.merge_resource import (
+    ClusterValues,
     FieldState,
+    Granularity,
+    MergeOptions,
     Rule,
     TieBreak,
     is_only_behind,
     latest,
     merge_field,
+    merge_resource,
     winner,
 )
-from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, Granularity, MergeOptions, merge_resource
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, digest, observe, span_of
 
 CLUSTERS = ("blue", "green", "red", "teal")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsar_fleet.policy_sync.guards.shared_store import shared_store
+from pulsar_fleet.policy_sync.guards import shared_store
 from pulsar_fleet.snapshot.model import BrokerState, Snapshot, TenantState
 
 STORE = "zk:zookeeper:2181"

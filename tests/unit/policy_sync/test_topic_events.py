@@ -16,7 +16,6 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
 from pulsar_fleet.policy_sync.events.ordering.updates import Order, accepted_updates, outstanding
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.resolve import resolve, waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
@@ -24,6 +23,7 @@ from pulsar_fleet.policy_sync.events.versions import (
     FieldVersion,
     ObservedValues,
     ResourceVersions,
+    Version,
     next_versions,
 )
 from pulsar_fleet.policy_sync.merge.provenance import digest

@@ -19,10 +19,8 @@ from pulsar_fleet.policy_sync.merge.deletion_plan import (
     deletion_batch,
     pending,
 )
-from pulsar_fleet.policy_sync.merge.merge_field import Rule
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, MergeOptions
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair
-from pulsar_fleet.policy_sync.merge.topic_plan import growths
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, MergeOptions, Rule
+from pulsar_fleet.policy_sync.merge.plan import Target, growths, plan_deletions, plan_repair
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
 from pulsar_fleet.policy_sync.reconcile.agreement import conclude, conflicts_of, written
 from pulsar_fleet.snapshot.model import NamespaceState, SchemaState, Snapshot, TenantState, TopicState

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
-from pulsar_fleet.policy_sync.deletions import use_text
+from pulsar_fleet.policy_sync.recorded_apply import use_text
 
 PARTITION = TopicName.parse("persistent://acme/orders/new-partition-0")
 PRODUCER = {"producerName": "billing", "address": "/10.0.0.1:5", "clientVersion": "4.2.4"}

@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.changes.clusters import matches_host
-from pulsar_fleet.read_only.brokers.cost import amount
+from pulsar_fleet.read_only.brokers import amount
 from pulsar_fleet.read_only.checks import check_serving
 from pulsar_fleet.read_only.isolation import (
     BROKERS,

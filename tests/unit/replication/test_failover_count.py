@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics import Cursor, TopicStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
-from pulsar_fleet.replication.failover.entries import CountedEntries
+from pulsar_fleet.replication.failover.forecast import CountedEntries
 from pulsar_fleet.replication.failover.measure import forecast_topic
 from pulsar_fleet.replication.failover.topic_copy import NOWHERE, ClusterTopic, ListedEntry, Place, TopicCopy
 

@@ -6,9 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from pulsar_fleet.messages.positions import Intervals
-from pulsar_fleet.replication.failover.entries import CountedEntries
-from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast, TopicLoad
-from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome
+from pulsar_fleet.replication.failover.forecast import (
+    Agreement,
+    CountedEntries,
+    FailoverOutcome,
+    Forecast,
+    Lost,
+    SubscriptionForecast,
+    SubscriptionOutcome,
+    TopicForecast,
+    TopicLoad,
+)
 from pulsar_fleet.replication.failover.outcome_reader import CursorNow, Since, evaluate
 from pulsar_fleet.replication.failover.report import Addresses, forecast_text, not_ready, outcome_text
 

@@ -17,8 +17,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.replication.failover import steps
-from pulsar_fleet.replication.failover.forecast import Forecast
-from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome
+from pulsar_fleet.replication.failover.forecast import Agreement, FailoverOutcome, Forecast
 from pulsar_fleet.replication.failover.report import (
     Addresses,
     forecast_commands,

@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.policy_sync.events.follower_pool import follow_all
+from pulsar_fleet.policy_sync.events.follower import follow_all
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.steps import synchronise

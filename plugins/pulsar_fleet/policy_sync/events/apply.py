@@ -13,24 +13,21 @@ from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
 from pulsar_fleet.policy_sync.events.ordering.conflicts import record_conflicts, record_overwritten, unseen_edits
-from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
 from pulsar_fleet.policy_sync.events.ordering.updates import Updates, accepted_updates, lost_edits, outstanding
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import observed_versions, without_deleted_topics
 from pulsar_fleet.policy_sync.events.recreated import Withheld, withheld_fields
 from pulsar_fleet.policy_sync.events.resolve import Resolution, reason_to_leave, resolve
-from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
-from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
+from pulsar_fleet.policy_sync.events.results import Batch
+from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions, StoredVersions
+from pulsar_fleet.policy_sync.guards import leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
-from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, revocations, topics_needed
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, Decision, MergedResource, Rule
+from pulsar_fleet.policy_sync.merge.plan import Target, growths, plan_repair, revocations, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
-from pulsar_fleet.policy_sync.merge.topic_plan import growths
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 from pulsar_fleet.policy_sync.recorded_apply import apply_recorded
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot

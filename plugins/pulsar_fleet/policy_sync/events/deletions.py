@@ -9,14 +9,11 @@ from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change, Plan
-from pulsar_fleet.policy_sync.deletions import current_documents
-from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import observed_versions
 from pulsar_fleet.policy_sync.events.resolve import waiting_deletion
 from pulsar_fleet.policy_sync.events.results import Tally
-from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, StoredVersions, Version
 from pulsar_fleet.policy_sync.merge.deletion_plan import (
     PropagateDeletes,
     allowed_deletions,
@@ -24,10 +21,9 @@ from pulsar_fleet.policy_sync.merge.deletion_plan import (
     deletion_batch,
     pending,
 )
-from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
-from pulsar_fleet.policy_sync.merge.topic_fields import topic_document
+from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, topic_document
 from pulsar_fleet.policy_sync.merge.view import Item
-from pulsar_fleet.policy_sync.recorded_apply import apply_recorded
+from pulsar_fleet.policy_sync.recorded_apply import apply_recorded, current_documents
 
 _PROCEDURE = "sync_metadata"
 

@@ -14,8 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Version, is_version
-from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, EXISTS, ResourceVersions, Version, is_version
 from pulsar_fleet.policy_sync.merge.view import Item
 
 

@@ -15,9 +15,8 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import PROVENANCE_PROPERTIES
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING
 from pulsar_fleet.policy_sync.events.participant import Participant
-from pulsar_fleet.policy_sync.events.versions import ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, ResourceVersions
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item
 

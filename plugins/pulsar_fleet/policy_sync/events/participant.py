@@ -20,18 +20,26 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.batch import Batch, Waiting
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
-from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.fleet import Members
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ClockReader, ReferenceClock
-from pulsar_fleet.policy_sync.events.ordering.stored_versions import BEGAN, SCOPE, StoredVersions, key_of
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Bounds, Version
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
-from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
-from pulsar_fleet.policy_sync.guards.versions import unmeasured_brokers
+from pulsar_fleet.policy_sync.events.results import Batch, Waiting
+from pulsar_fleet.policy_sync.events.versions import (
+    BEFORE_EVERYTHING,
+    BEGAN,
+    EXISTS,
+    SCOPE,
+    Bounds,
+    ResourceVersions,
+    StoredVersions,
+    Version,
+    key_of,
+)
+from pulsar_fleet.policy_sync.guards import unmeasured_brokers
+from pulsar_fleet.policy_sync.merge.fields import SCHEMAS
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster, scan_in_parts, scan_items
-from pulsar_fleet.policy_sync.merge.topic_fields import SCHEMAS
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
 
 _BASE_SECONDS = 60.0

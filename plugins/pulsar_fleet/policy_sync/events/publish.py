@@ -22,22 +22,23 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
-from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Version
 from pulsar_fleet.policy_sync.events.participant import Participant, field_values, write_times
 from pulsar_fleet.policy_sync.events.recreated import Withheld, withheld_fields
 from pulsar_fleet.policy_sync.events.resolve import waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
+    BEFORE_EVERYTHING,
     EXISTS,
     FieldVersion,
     ObservedValues,
     ResourceVersions,
+    StoredVersions,
+    Version,
     next_versions,
 )
+from pulsar_fleet.policy_sync.merge.fields import PARTITIONS
 from pulsar_fleet.policy_sync.merge.plan import made_with
 from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
-from pulsar_fleet.policy_sync.merge.topic_fields import PARTITIONS
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 
 log = logging.getLogger(__name__)

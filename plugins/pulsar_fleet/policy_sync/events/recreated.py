@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.participant import Participant, field_values
-from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
-from pulsar_fleet.policy_sync.guards.recreated import read_identity
+from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions, StoredVersions, Version
+from pulsar_fleet.policy_sync.guards import read_identity
 from pulsar_fleet.policy_sync.merge.fields import ROLES
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, digest
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan

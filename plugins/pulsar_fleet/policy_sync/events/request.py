@@ -12,11 +12,9 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.ordering.updates import Order
-from pulsar_fleet.policy_sync.merge.command import shared_options
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
-from pulsar_fleet.policy_sync.merge.topic_fields import is_synchronised
+from pulsar_fleet.policy_sync.merge.fields import is_synchronised
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, TieBreak, shared_options
 from pulsar_fleet.policy_sync.merge.view import Item, is_selected, tenant_and_namespace
 
 EVENT_TOPIC = "persistent://pulsar-fleet/metadata/events"

@@ -10,11 +10,10 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
 from pulsar_fleet.policy_sync.events.ordering.updates import Order, Updates, grows, newest_by_field
-from pulsar_fleet.policy_sync.events.ordering.version import Version
-from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions, Version
+from pulsar_fleet.policy_sync.merge.fields import largest
+from pulsar_fleet.policy_sync.merge.plan import unpartitioned_text
 from pulsar_fleet.policy_sync.merge.provenance import digest
-from pulsar_fleet.policy_sync.merge.topic_fields import largest
-from pulsar_fleet.policy_sync.merge.topic_plan import unpartitioned_text
 from pulsar_fleet.policy_sync.merge.view import Item, View
 
 

@@ -19,9 +19,9 @@ from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.fleet import Members
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.guards.shared_store import claim_store, refuse_claimed_store, refuse_shared_stores
+from pulsar_fleet.policy_sync.guards import claim_store, refuse_claimed_store, refuse_shared_stores
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.policy_sync.merge.scan import scan_cluster
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot

@@ -17,13 +17,13 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import open_fleet
 from pulsar_fleet.policy_sync.events.deletions import settle_deletions
-from pulsar_fleet.policy_sync.events.fleet.outages import outages_of
+from pulsar_fleet.policy_sync.events.fleet import outages_of
 from pulsar_fleet.policy_sync.events.follower import drain, publish_once, update_state
-from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.participant import Participant, open_participant
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import MOST_TENANTS, LastUpdate, SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.setup import prepare
+from pulsar_fleet.policy_sync.events.versions import Version
 
 log = logging.getLogger(__name__)
 

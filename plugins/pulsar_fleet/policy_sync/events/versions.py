@@ -1,4 +1,4 @@
-"""The version of each field of a resource on one cluster, and which version counts (pure).
+"""The version of a value, of each field of a resource, and of a cluster's resources, and which version counts (pure).
 
 A value that appears on a cluster without an event was written there, after all versions that the cluster had. The first
 scan of a cluster cannot tell when its values were written, so these never win against a version with a time.
@@ -12,8 +12,90 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Bounds, Version
+from pulsar_fleet.ledger.event_store import Key, StoredDocument
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.merge.merge_resource import TieBreak
 from pulsar_fleet.policy_sync.merge.provenance import digest
+from pulsar_fleet.policy_sync.merge.view import Item
+
+BEFORE_EVERYTHING = 0
+"""The time of a value whose age is unknown: it was there at the first scan of a cluster of a new fleet."""
+
+BEFORE_THE_FLEET = -1
+"""The time of a value that a cluster brought when it joined: it loses against everything that the fleet has."""
+
+Bounds = tuple[int, int]
+"""The earliest and the latest time of a write, in ms since 1970 by the reference clock."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """When a value was written, in ms since 1970 by the reference clock, and on which cluster.
+
+    Events with equal versions are identical, so the bounds and what was replaced take no part in comparisons.
+
+    :param bounds: of the time; None if they are unknown.
+    :param replaced: cluster → the time of its newest version of this field that the writer had before.
+    """
+
+    update_time: int
+    source_cluster: str
+    bounds: Bounds | None = field(default=None, compare=False)
+    replaced: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+
+    def newer_than(self, other: Version | None, tie_break: TieBreak) -> bool:
+        """Whether it wins against another version; at equal times the cluster's name decides."""
+        if other is None or self.update_time != other.update_time:
+            return other is None or self.update_time > other.update_time
+        if self.source_cluster == other.source_cluster:
+            return False
+        smaller = self.source_cluster < other.source_cluster
+        return smaller if tie_break is TieBreak.SMALLER else not smaller
+
+    def follows(self, other: Version) -> bool:
+        """Whether its writer had the other version, or a later one of the same cluster."""
+        if self.source_cluster == other.source_cluster:
+            return self.update_time >= other.update_time
+        return self.replaced.get(other.source_cluster, BEFORE_THE_FLEET - 1) >= other.update_time
+
+    def certainly_after(self, other: Version) -> bool:
+        """Whether the bounds of both times are known and exclude the other order."""
+        return bool(self.bounds and other.bounds and self.bounds[0] > other.bounds[1])
+
+    def having_replaced(self, older: Version | None) -> Self:
+        """The same, written by someone who had an older version."""
+        if older is None:
+            return self
+        before = {**older.replaced, older.source_cluster: older.update_time}
+        before.pop(self.source_cluster, None)
+        return type(self)(self.update_time, self.source_cluster, self.bounds, before)
+
+    def as_array(self) -> list[Json]:
+        """Its fields in order, without those that say nothing, because there are thousands."""
+        head: list[Json] = [self.update_time, self.source_cluster]
+        if not self.bounds and not self.replaced:
+            return head
+        return [*head, list(self.bounds) if self.bounds else None, dict(self.replaced)]
+
+    @classmethod
+    def of(cls, array: Json) -> Self:
+        """From the array."""
+        update_time, source_cluster, *rest = array
+        bounds, replaced = rest or (None, {})
+        return cls(update_time, source_cluster, (bounds[0], bounds[1]) if bounds else None, replaced)
+
+
+def is_version(array: Json) -> bool:
+    """Whether a JSON value is what `as_array` returns."""
+    if not isinstance(array, list) or len(array) not in (2, 4):
+        return False
+    bounds, replaced = array[2:] or (None, {})
+    if not isinstance(array[1], str) or not isinstance(replaced, dict):
+        return False
+    if bounds is not None and not (isinstance(bounds, list) and len(bounds) == 2):
+        return False
+    return all(type(at) is int for at in (array[0], *(bounds or ()), *replaced.values()))
+
 
 EXISTS = ""
 """The field of a tenant or namespace for its existence; its value is True."""
@@ -166,3 +248,49 @@ def _new_version(name: str, before: ResourceVersions, observed: ObservedValues, 
     latest = max(at, after)
     certain = (bounds[0], max(bounds[1], latest)) if bounds else None
     return Version(latest, own, certain).having_replaced(before.version(name))
+
+
+SCOPE = ("scan", "")
+BEGAN = "began"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersions:
+    """The versions of resources in the ledger, loaded for a later save with optimistic locking."""
+
+    documents: Mapping[Key, StoredDocument]
+
+    def of(self, item: Item) -> ResourceVersions | None:
+        """The versions of one resource; None if it was never scanned."""
+        stored = self.documents.get(key_of(item))
+        return ResourceVersions.from_json(stored.document) if stored else None
+
+    def items(self) -> set[Item]:
+        """Every resource that was ever scanned."""
+        return {(Resource(kind), name) for kind, name in self.documents if (kind, name) != SCOPE}
+
+    def confirming(self, items: Collection[Item]) -> Self:
+        """The same after the expected values of these resources were written and read back."""
+        written = {key_of(item): versions.confirming() for item in items if (versions := self.of(item))}
+        confirmed = {key: replace(self.documents[key], document=entry.to_json()) for key, entry in written.items()}
+        return replace(self, documents={**self.documents, **confirmed})
+
+    def write_count(self, key: Key) -> int:
+        """How often a document was written."""
+        return self.documents[key].version if key in self.documents else 0
+
+    def covers(self, scope: Mapping[str, Json]) -> bool:
+        """Whether the last full scan had this scope, so that a resource without versions did not exist then."""
+        stored = self.documents.get(SCOPE)
+        return stored is not None and {**stored.document, BEGAN: None} == {**scope, BEGAN: None}
+
+    @property
+    def scan_began(self) -> int | None:
+        """When the last recorded full scan began, in ms since 1970 by the reference clock; None if never."""
+        stored = self.documents.get(SCOPE)
+        return stored.document.get(BEGAN) if stored else None
+
+
+def key_of(item: Item) -> Key:
+    """The key of a resource in the ledger."""
+    return item[0].value, item[1]

@@ -9,18 +9,19 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate, deletion_conflict
-from pulsar_fleet.policy_sync.merge.fields import Values, is_cluster_list, localised
+from pulsar_fleet.policy_sync.merge.deletion_plan import EXISTENCE, DeletionConflict, Fate, deletion_conflict
+from pulsar_fleet.policy_sync.merge.fields import GROWING, PARTITIONS, Values, is_cluster_list, localised
 from pulsar_fleet.policy_sync.merge.identity import keep_undecided
-from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, is_only_behind
 from pulsar_fleet.policy_sync.merge.merge_resource import (
     ClusterValues,
+    FieldState,
     Granularity,
     MergedResource,
     MergeOptions,
+    Rule,
+    is_only_behind,
     merge_resource,
 )
-from pulsar_fleet.policy_sync.merge.topic_fields import GROWING, PARTITIONS
 from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, tenant_and_namespace
 
 _CONFLICTS = (Rule.TIME, Rule.NAME, Rule.JOINED)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import same
-from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
-from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, Decision, MergedResource, Rule
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span
 from pulsar_fleet.policy_sync.merge.view import Identity, Item, View
 

@@ -15,21 +15,23 @@ from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.planning.apply.outcome import left_without
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
-from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.deletion import Fate
-from pulsar_fleet.policy_sync.merge.deletion_plan import deletion, deletion_batch
+from pulsar_fleet.policy_sync.merge.deletion_plan import Fate, deletion, deletion_batch
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
+    PARTITIONS,
+    PROPERTIES,
     ROLES,
+    SCHEMAS,
     is_cluster_list,
     localised,
     policy_of,
+    properties_of,
+    topic_document,
     whole_value,
     with_policy,
 )
-from pulsar_fleet.policy_sync.merge.topic_fields import topic_document
-from pulsar_fleet.policy_sync.merge.topic_plan import topic_creation, topic_differences, unpartitioned_text
 from pulsar_fleet.policy_sync.merge.view import Item, topic_documents
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 
@@ -300,3 +302,45 @@ def _was_edited(resource: ComparedResource, own: str) -> bool:
     return base is not None and any(
         side.cluster == own and not same(dict(side.values), base) for side in resource.sides
     )
+
+
+def topic_creation(resource: ComparedResource) -> Iterator[Difference]:
+    """Create the topic with its partitions and properties, then register its schemas."""
+    name, values = resource.item[1], resource.merged.values
+    yield Difference(Resource.TOPIC, name, "", Side.MISSING, topic_document(values), None)
+    if SCHEMAS in values:
+        yield Difference(Resource.SCHEMA, name, "", Side.MISSING, values[SCHEMAS], None)
+
+
+def topic_differences(
+    resource: ComparedResource, cluster: str, drifting: Collection[str]
+) -> Iterator[Difference | LeftAlone]:
+    """The differences of a topic that the cluster has; a schema history that was deleted stays deleted."""
+    name, merged = resource.item[1], resource.merged.values
+    live = next(side.values for side in resource.sides if side.cluster == cluster)
+    if PARTITIONS in drifting:
+        yield Difference(Resource.TOPIC, name, PARTITIONS, Side.DIFFERENT, merged[PARTITIONS], live[PARTITIONS])
+    if any(field not in (PARTITIONS, SCHEMAS) for field in drifting):
+        both = (properties_of(values) for values in (merged, live))
+        yield Difference(Resource.TOPIC, name, PROPERTIES, Side.DIFFERENT, *both)
+    if SCHEMAS in drifting:
+        agreed = resource.base.document.get(SCHEMAS) if resource.base else None
+        if merged.get(SCHEMAS) is None or (agreed and live.get(SCHEMAS) is None):
+            reason = "its schemas were deleted on one side: delete them on the others by hand, or register them again"
+            yield LeftAlone(Resource.SCHEMA, name, "", reason)
+        else:
+            side = Side.DIFFERENT if SCHEMAS in live else Side.MISSING
+            yield Difference(Resource.SCHEMA, name, "", side, merged[SCHEMAS], live.get(SCHEMAS))
+
+
+def unpartitioned_text(item_name: str, holders: Collection[str], cluster: str) -> str:
+    """Why a partitioned topic is not created on a cluster that has it without partitions, and what to do."""
+    return (
+        f"{item_name} is partitioned on {', '.join(sorted(holders))} and has no partitions on {cluster}: consume what "
+        f"is stored on {cluster}, delete the topic there, and it is created with its partitions"
+    )
+
+
+def growths(plan: Plan) -> frozenset[str]:
+    """The ids of the changes that add partitions: who lets partitioned topics be synchronised has allowed these."""
+    return frozenset(change.id for change in plan.changes if change.action is Action.GROW)

@@ -25,8 +25,8 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.merge.fields import is_synchronised
 from pulsar_fleet.policy_sync.merge.provenance import PolicyEvents
-from pulsar_fleet.policy_sync.merge.topic_fields import is_synchronised
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT

@@ -11,9 +11,14 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.fields import Values, namespace_values, tenant_values, topic_values
+from pulsar_fleet.policy_sync.merge.fields import (
+    Values,
+    namespace_values,
+    partitioned_values,
+    tenant_values,
+    topic_values,
+)
 from pulsar_fleet.policy_sync.merge.provenance import Provenance
-from pulsar_fleet.policy_sync.merge.topic_fields import partitioned_values
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 
 Item = tuple[Resource, str]

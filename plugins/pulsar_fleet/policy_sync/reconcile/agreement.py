@@ -11,11 +11,20 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE, DeletionConflict
-from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, entry_of, localised, policy_of, whole_value
-from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
+from pulsar_fleet.policy_sync.merge.deletion_plan import EDIT_WINS, EXISTENCE, DeletionConflict
+from pulsar_fleet.policy_sync.merge.fields import (
+    CLUSTERS,
+    PARTITIONS,
+    ROLES,
+    SCHEMAS,
+    Values,
+    entry_of,
+    localised,
+    policy_of,
+    whole_value,
+)
+from pulsar_fleet.policy_sync.merge.merge_resource import Decision, Rule
 from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
-from pulsar_fleet.policy_sync.merge.topic_fields import PARTITIONS, SCHEMAS
 from pulsar_fleet.policy_sync.merge.view import Item
 
 ChangeKey = tuple[Resource, str, str]

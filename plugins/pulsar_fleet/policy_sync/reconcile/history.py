@@ -20,7 +20,7 @@ from pulsar_fleet.ledger.reconciliation_store import (
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate
+from pulsar_fleet.policy_sync.merge.deletion_plan import EXISTENCE, DeletionConflict, Fate
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, observe
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace

@@ -10,10 +10,8 @@ from typing import Self
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.policy_sync.merge.command import shared_options
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, TieBreak, shared_options
 
 
 class Mode(StrEnum):

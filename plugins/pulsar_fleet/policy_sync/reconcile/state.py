@@ -16,10 +16,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.deletions import current_documents
-from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
-from pulsar_fleet.policy_sync.guards.recreated import read_identity
-from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
+from pulsar_fleet.policy_sync.guards import leave_incompatible_out, read_identity, refuse_shared_stores
 from pulsar_fleet.policy_sync.merge.compare import CompareOptions, Comparison, DesiredState, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes, pending
 from pulsar_fleet.policy_sync.merge.identity import Suspect, suspects
@@ -30,8 +27,8 @@ from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, is_selecte
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import load
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
-from pulsar_fleet.policy_sync.reconcile.summary import summarise
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, summarise
+from pulsar_fleet.policy_sync.recorded_apply import current_documents
 from pulsar_fleet.snapshot.model import Snapshot
 
 

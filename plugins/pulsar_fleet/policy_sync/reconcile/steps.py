@@ -21,13 +21,12 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.compare import Comparison, Drift
 from pulsar_fleet.policy_sync.merge.deletion_plan import allowed_deletions
-from pulsar_fleet.policy_sync.merge.topic_plan import growths
+from pulsar_fleet.policy_sync.merge.plan import growths
 from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairPlan, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairPlan, RepairSummary, repaired_summary
 from pulsar_fleet.policy_sync.reconcile.state import FindDivergent, read_state
-from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary
 from pulsar_fleet.policy_sync.recorded_apply import apply_recorded
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from pulsar_fleet.read_only.recorded_calls import PROCEDURE, send_recorded
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.state import Observed
 from pulsar_fleet.read_only.steps import confirm, confirm_brokers, create_topics, link_topics, plan_for
-from pulsar_fleet.read_only.upkeep.stopped_links import restart_links, stopped_links
+from pulsar_fleet.read_only.upkeep.watch import restart_links, stopped_links
 
 FOLLOW = f"{PROCEDURE}.follow"
 

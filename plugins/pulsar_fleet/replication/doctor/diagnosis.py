@@ -38,7 +38,7 @@ from pulsar_fleet.replication.doctor.causes.pair import (
 )
 from pulsar_fleet.replication.doctor.causes.subscriptions import find_subscription_causes
 from pulsar_fleet.replication.doctor.causes.topics import find_schema_causes, find_topic_causes
-from pulsar_fleet.replication.doctor.facts import FleetFacts
+from pulsar_fleet.replication.doctor.facts import FleetFacts, ReplicatorFacts
 from pulsar_fleet.replication.doctor.model import (
     Diagnosis,
     Examination,
@@ -48,7 +48,6 @@ from pulsar_fleet.replication.doctor.model import (
     State,
     ordered,
 )
-from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts
 from pulsar_fleet.replication.doctor.request import Request
 
 

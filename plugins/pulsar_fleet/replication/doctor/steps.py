@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import open_fleet
-from pulsar_fleet.replication.doctor.causes.cause import UNEXPLAINED
+from pulsar_fleet.replication.doctor.causes.catalogue import UNEXPLAINED
 from pulsar_fleet.replication.doctor.diagnosis import diagnose
 from pulsar_fleet.replication.doctor.facts import renewed, require_clusters
 from pulsar_fleet.replication.doctor.model import Examination

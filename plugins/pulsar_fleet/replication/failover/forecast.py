@@ -1,16 +1,88 @@
-"""What each subscription will get, and not get, if its application moves to another cluster (documents, pure)."""
+"""What each subscription will get, and lose, if its application moves to another cluster, and what it got (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.replication.failover.entries import NO_ENTRIES, CountedEntries
+from pulsar_fleet.messages.positions import Intervals, Ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class CountedEntries(Document):
+    """A set of entries and how many messages each of them holds: 10^6 unbatched messages are one interval.
+
+    :param by_size: (messages in each entry, numbers of these entries), ascending, none empty.
+    """
+
+    by_size: tuple[tuple[int, Intervals], ...] = ()
+
+    def document_of(self) -> Json:
+        """An array for each size: the messages of an entry, and the intervals of entry numbers."""
+        return [[size, [list(run) for run in numbers.runs]] for size, numbers in self.by_size]
+
+    @classmethod
+    def fields_of(cls, document: Json) -> Json:
+        """The fields from that array."""
+        if not isinstance(document, list):
+            return document
+        by_size = ((size, Intervals(tuple((begin, end) for begin, end in runs))) for size, runs in document)
+        return {"by_size": tuple(by_size)}
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[int, int]]) -> Self:
+        """From (entry number, messages in it), in any order, each number once."""
+        runs: dict[int, list[tuple[int, int]]] = {}
+        for number, messages in entries:
+            runs.setdefault(messages, []).append((number, number + 1))
+        return cls(tuple((size, Intervals.of(runs[size])) for size in sorted(runs)))
+
+    @property
+    def messages(self) -> int:
+        """The number of messages in all entries."""
+        return sum(size * len(numbers) for size, numbers in self.by_size)
+
+    @property
+    def numbers(self) -> Intervals:
+        """The numbers of all entries."""
+        return Intervals.of(run for _, numbers in self.by_size for run in numbers.runs)
+
+    def without(self, numbers: Intervals) -> Self:
+        """The entries that are not among `numbers`."""
+        return self._of_sizes((size, own.minus(numbers)) for size, own in self.by_size)
+
+    def within(self, numbers: Intervals) -> Self:
+        """The entries that are among `numbers`."""
+        return self._of_sizes((size, own.minus(own.minus(numbers))) for size, own in self.by_size)
+
+    def union(self, other: CountedEntries) -> Self:
+        """The entries of both sets, which share none."""
+        sizes = dict(self.by_size)
+        for size, numbers in other.by_size:
+            sizes[size] = sizes.get(size, Intervals()).union(numbers)
+        return self._of_sizes((size, sizes[size]) for size in sorted(sizes))
+
+    def head(self, messages: int) -> Self:
+        """The first entries in topic order that hold at most this many messages together."""
+        chosen: list[tuple[int, int]] = []
+        for number, size in sorted((number, size) for size, numbers in self.by_size for number in numbers):
+            if messages < size:
+                break
+            messages -= size
+            chosen.append((number, size))
+        return self.of(chosen)
+
+    def _of_sizes(self, sizes: Iterable[tuple[int, Intervals]]) -> Self:
+        return type(self)(tuple((size, numbers) for size, numbers in sizes if numbers))
+
+
+NO_ENTRIES = CountedEntries()
+
 
 _NO_LEDGERS = Ledgers(())
 
@@ -236,3 +308,119 @@ class Forecast(Document):
         """Whether every subscription is known, and which topics are replicated."""
         unknown = self.unread_topics or self.unread or self.origin_unreachable
         return not (unknown or any(row.unknown for row in self.rows()))
+
+
+class Agreement(StrEnum):
+    """How what happened agrees with the forecast."""
+
+    AS_PREDICTED = "as predicted"
+    UNFINISHED = "unfinished"
+    """So far as predicted; the application has not acknowledged everything yet."""
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def over(cls, parts: Iterable[Agreement]) -> Agreement:
+        """Of several: the first of different, unknown, unfinished that one of them has; else as predicted."""
+        present = set(parts)
+        worse = (cls.DIFFERENT, cls.UNKNOWN, cls.UNFINISHED)
+        return next((agreement for agreement in worse if agreement in present), cls.AS_PREDICTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionOutcome(Document):
+    """The outcome of one subscription of a plain topic or partition; counts are messages, None is unknown.
+
+    :param predicted_redelivered: what the forecast said; `redelivered`: redelivered and acknowledged until now;
+        `redelivered_to_come`: acknowledged on `from` and not yet acknowledged on `to`.
+    :param first: got for the first time, of the messages that existed at the forecast; `first_to_come`: not yet.
+    :param lost: not delivered on `to`, and not going to be.
+    :param passed_on: acknowledged on `to` by replication after the forecast, so not delivered there.
+    """
+
+    topic: str
+    subscription: str
+    agreement: Agreement
+    predicted_redelivered: int | None = None
+    redelivered: int | None = None
+    redelivered_to_come: int = 0
+    first: int | None = None
+    first_to_come: int = 0
+    predicted_lost: int | None = None
+    lost: int | None = None
+    passed_on: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRow:
+    """The outcome of one subscription over all partitions of its topic."""
+
+    topic: str
+    subscription: str
+    agreement: Agreement
+    predicted_redelivered: int | None
+    redelivered: int | None
+    redelivered_to_come: int
+    first: int | None
+    first_to_come: int
+    lost: int | None
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, topic: str, subscription: str, parts: Iterable[SubscriptionOutcome]) -> Self:
+        """Add up the partitions."""
+        partitions = list(parts)
+        return cls(
+            topic=topic,
+            subscription=subscription,
+            agreement=Agreement.over(part.agreement for part in partitions),
+            predicted_redelivered=_total(part.predicted_redelivered for part in partitions),
+            redelivered=_total(part.redelivered for part in partitions),
+            redelivered_to_come=sum(part.redelivered_to_come for part in partitions),
+            first=_total(part.first for part in partitions),
+            first_to_come=sum(part.first_to_come for part in partitions),
+            lost=_total(part.lost for part in partitions),
+            reasons=tuple(dict.fromkeys(reason for part in partitions for reason in part.reasons)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverOutcome(Document):
+    """The outcome of a failover.
+
+    :param forecast_at: when the forecast was made; `at`: when the outcome was read; ISO 8601.
+    """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "read the outcome again"
+
+    origin: str
+    target: str
+    forecast_at: str
+    at: str
+    subscriptions: tuple[SubscriptionOutcome, ...]
+
+    def rows(self) -> tuple[OutcomeRow, ...]:
+        """A row for each subscription of each topic, over its partitions."""
+        parts: dict[tuple[str, str], list[SubscriptionOutcome]] = {}
+        for subscription in self.subscriptions:
+            key = str(TopicName.parse(subscription.topic).parent), subscription.subscription
+            parts.setdefault(key, []).append(subscription)
+        return tuple(OutcomeRow.of(*key, parts[key]) for key in sorted(parts))
+
+    @property
+    def agreement(self) -> Agreement:
+        """Over all subscriptions; unknown without any."""
+        return (
+            Agreement.over(part.agreement for part in self.subscriptions) if self.subscriptions else Agreement.UNKNOWN
+        )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

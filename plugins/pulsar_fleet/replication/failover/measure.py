@@ -16,8 +16,13 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.messages.positions import Intervals
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
-from pulsar_fleet.replication.failover.entries import CountedEntries
-from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast
+from pulsar_fleet.replication.failover.forecast import (
+    CountedEntries,
+    Forecast,
+    Lost,
+    SubscriptionForecast,
+    TopicForecast,
+)
 from pulsar_fleet.replication.failover.read import Cluster, TooMany, TopicReader, read_topic
 from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry, Place, TopicCopy
 from pulsar_fleet.replication.replicated_namespaces import Sent, read_lists

@@ -15,9 +15,15 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.positions import Intervals, Ledgers, unread_entries
-from pulsar_fleet.replication.failover.entries import CountedEntries
-from pulsar_fleet.replication.failover.forecast import Forecast, SubscriptionForecast, TopicForecast
-from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome
+from pulsar_fleet.replication.failover.forecast import (
+    Agreement,
+    CountedEntries,
+    FailoverOutcome,
+    Forecast,
+    SubscriptionForecast,
+    SubscriptionOutcome,
+    TopicForecast,
+)
 from pulsar_fleet.replication.failover.read import TooMany, list_entries, read_topic
 from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry
 

@@ -8,8 +8,7 @@ from typing import TypeVar
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.replication.failover.forecast import Forecast
-from pulsar_fleet.replication.failover.outcome import FailoverOutcome
+from pulsar_fleet.replication.failover.forecast import FailoverOutcome, Forecast
 from pulsar_fleet.replication.failover.prepare import Prepared
 
 FORECAST = "failover-forecast.json"

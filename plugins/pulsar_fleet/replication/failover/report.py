@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import command_line, counted, listed
-from pulsar_fleet.replication.failover.forecast import Forecast, ForecastRow
-from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, OutcomeRow
+from pulsar_fleet.replication.failover.forecast import Agreement, FailoverOutcome, Forecast, ForecastRow, OutcomeRow
 from pulsar_fleet.replication.failover.prepare import Prepared
 
 

@@ -7,9 +7,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.replication.failover.forecast import Forecast
+from pulsar_fleet.replication.failover.forecast import Agreement, FailoverOutcome, Forecast
 from pulsar_fleet.replication.failover.measure import forecast_target_alone, forecast_with_both
-from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome
 from pulsar_fleet.replication.failover.outcome_reader import read_outcome
 from pulsar_fleet.replication.failover.prepare import Prepared, create_subscriptions
 from pulsar_fleet.replication.failover.records import ANNOUNCED, FORECAST, OUTCOME, PREPARED, stored_forecast

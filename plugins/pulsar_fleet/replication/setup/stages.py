@@ -6,8 +6,9 @@ that start links, lists that end links. A list that starts and ends links is sto
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -26,6 +27,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards import ValueChange, guard_call, with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import (
     document_of,
@@ -35,10 +37,9 @@ from pulsar_fleet.replication.setup.current_lists import (
     topics_kept_local,
     topics_with_lists,
 )
-from pulsar_fleet.replication.setup.desired import desired_contents, settings_of
 from pulsar_fleet.replication.setup.plan import ClusterPlan, ReplicationPlan
 from pulsar_fleet.replication.topology import Topology
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.model import NamespaceState, SchemaState, Snapshot, TopicPolicyState
 
 _LIST, _ALLOWED = "replication_clusters", "allowed_clusters"
 
@@ -326,3 +327,82 @@ class _ClusterPlanner:
 
 def _tenant_document(roles: Iterable[str], clusters: Iterable[str]) -> JsonObject:
     return {"adminRoles": sorted(roles), "allowedClusters": sorted(clusters)}
+
+
+DEDUPLICATION = "deduplicationEnabled"
+RATE = "replicatorDispatchRate"
+
+
+def selected(snapshot: Snapshot, request: Request) -> Snapshot:
+    """Without the topics that are not replicated."""
+    return replace(
+        snapshot,
+        topics=tuple(row for row in snapshot.topics if request.has_topic(TopicName.parse(row.name))),
+        schemas=tuple(row for row in snapshot.schemas if request.has_topic(TopicName.parse(row.topic))),
+        topic_policies=tuple(row for row in snapshot.topic_policies if request.has_topic(TopicName.parse(row.topic))),
+    )
+
+
+def desired_contents(members: Sequence[Snapshot], target: Snapshot, request: Request) -> Snapshot:
+    """The namespaces, topics, schemas and topic policies of the members, as the target should have them.
+
+    Where several members have a resource, the first that has it decides; of a schema history the longest decides.
+    A new namespace replicates to nothing yet: its list is set when every cluster has it.
+    """
+    sources = [member for member in members if member.cluster != target.cluster]
+    translated = [translate_snapshot(member, target)[0] for member in sources]
+    namespaces = _first(translated, lambda one: one.namespaces, lambda row: row.name)
+    topics = _first(translated, lambda one: one.topics, lambda row: row.name)
+    return replace(
+        target,
+        namespaces=tuple(_alone(row, target.cluster, request) for row in namespaces),
+        topics=tuple(topics),
+        schemas=tuple(_longest_histories(translated)),
+        topic_policies=tuple(
+            _without_list(row)
+            for row in _first(translated, lambda one: one.topic_policies, lambda row: (row.topic, row.scope))
+        ),
+        subscriptions=(),
+        inventory=tuple(_first(translated, lambda one: one.inventory, lambda row: (row.kind, row.namespace, row.name))),
+        notes=(),
+    )
+
+
+def settings_of(own: str, request: Request) -> JsonObject:
+    """The policies that the run sets on every namespace of the cluster `own`, as in a policies document."""
+    rate = request.rate()
+    return {
+        **({DEDUPLICATION: True} if request.deduplication else {}),
+        **({RATE: {own: rate}} if rate else {}),
+    }
+
+
+def _alone(state: NamespaceState, own: str, request: Request) -> NamespaceState:
+    kept = {field: value for field, value in state.policies.items() if field != "allowed_clusters"}
+    return replace(state, policies={**kept, **settings_of(own, request), "replication_clusters": [own]})
+
+
+def _without_list(state: TopicPolicyState) -> TopicPolicyState:
+    return replace(state, policies={field: value for field, value in state.policies.items() if field != TOPIC_CLUSTERS})
+
+
+def _first(
+    snapshots: Iterable[Snapshot], rows: Callable[[Snapshot], Iterable[Any]], key: Callable[[Any], Any]
+) -> list[Any]:
+    chosen: dict[Any, Any] = {}
+    for snapshot in snapshots:
+        for row in rows(snapshot):
+            chosen.setdefault(key(row), row)
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def _longest_histories(snapshots: Iterable[Snapshot]) -> list[SchemaState]:
+    histories: dict[str, list[SchemaState]] = {}
+    for snapshot in snapshots:
+        by_topic: dict[str, list[SchemaState]] = {}
+        for row in snapshot.schemas:
+            by_topic.setdefault(row.topic, []).append(row)
+        for topic, history in by_topic.items():
+            if len(history) > len(histories.get(topic, ())):
+                histories[topic] = history
+    return [row for topic in sorted(histories) for row in histories[topic]]

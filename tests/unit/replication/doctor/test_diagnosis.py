@@ -25,8 +25,12 @@ from pulsar_fleet.replication.doctor.diagnosis import diagnose, forecast_seconds
 from pulsar_fleet.replication.doctor.facts import (
     ClusterFacts,
     FleetFacts,
+    MissingSchema,
     NamespaceFacts,
     PeerData,
+    Reading,
+    ReplicatorFacts,
+    TargetTopic,
     TopicPolicies,
     Unread,
     renewed,
@@ -34,7 +38,6 @@ from pulsar_fleet.replication.doctor.facts import (
 )
 from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCall, Severity, State, placeholder
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
-from pulsar_fleet.replication.doctor.replicators import MissingSchema, Reading, ReplicatorFacts, TargetTopic
 from pulsar_fleet.replication.doctor.request import Request
 from pulsar_fleet.replication.doctor.text import examination_text, headline
 from pulsar_fleet.report.replication.watch import examination_report

@@ -1,1 +1,1 @@
-"""Which of two edits is the later one: the reference clock, versions with their bounds, and conflicts."""
+"""Which of two edits is the later one: the reference clock, the updates that are accepted, and conflicts."""

@@ -11,12 +11,17 @@ from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, Record
 from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
 from pulsar_fleet.policy_sync.events.ordering.updates import Updates, grows
-from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Version
 from pulsar_fleet.policy_sync.events.resolve import KeptEdit, Resolution
-from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import (
+    BEFORE_EVERYTHING,
+    BEFORE_THE_FLEET,
+    EXISTS,
+    ResourceVersions,
+    Version,
+)
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict, listed
-from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE
-from pulsar_fleet.policy_sync.merge.merge_field import Rule
+from pulsar_fleet.policy_sync.merge.deletion_plan import EDIT_WINS, EXISTENCE
+from pulsar_fleet.policy_sync.merge.merge_resource import Rule
 from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, PolicyChanges, digest
 from pulsar_fleet.policy_sync.merge.view import Item
 

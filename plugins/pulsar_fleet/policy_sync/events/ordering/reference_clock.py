@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew, measure_peer_clock_skew
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.redaction import without_user_info
-from pulsar_fleet.policy_sync.events.ordering.version import Bounds
+from pulsar_fleet.policy_sync.events.versions import Bounds
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,10 @@ from typing import Self
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
-from pulsar_fleet.policy_sync.events.ordering.version import Version
-from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions, Version
+from pulsar_fleet.policy_sync.merge.fields import GROWING, has_grown, largest
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, TieBreak
 from pulsar_fleet.policy_sync.merge.provenance import digest
-from pulsar_fleet.policy_sync.merge.topic_fields import GROWING, has_grown, largest
 from pulsar_fleet.policy_sync.merge.view import Item
 
 Updates = Mapping[str, tuple[Json, Version]]

@@ -6,10 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pulsar_fleet.preflight.target_limits import LOST, NO_ENCRYPTION, UNLINKED, same_limit
-from pulsar_fleet.replication.doctor.causes.cause import Cause
 from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, POLICY_TOPIC, Severity
+
+UNEXPLAINED = "-unexplained"
+"""Ends the id of a diagnosis that says that no cause was detected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause; its texts are templates.
+
+    :param automatic: the calls of its remedy can harm nothing.
+    :param mutual: it is the same in both directions, and is named once.
+    """
+
+    id: str
+    severity: Severity
+    meaning: str
+    consequence: str
+    remedy: str
+    automatic: bool = False
+    mutual: bool = False
+
 
 FAULT, WARNING, INFO = Severity.FAULT, Severity.WARNING, Severity.INFO
 

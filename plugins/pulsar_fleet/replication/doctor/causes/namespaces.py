@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
 from pulsar_fleet.cluster.text import counted, listed
-from pulsar_fleet.replication.doctor.causes.cluster_data import storing_peer
+from pulsar_fleet.replication.doctor.causes.clusters import storing_peer
 from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, diagnosis, on
 from pulsar_fleet.replication.doctor.facts import FleetFacts, NamespaceFacts
 from pulsar_fleet.replication.doctor.model import OWN_CLUSTER, RemedyCall

@@ -11,9 +11,16 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
-from pulsar_fleet.replication.doctor.facts import ClusterFacts, FleetFacts, NamespaceFacts, PeerData, TopicPolicies
+from pulsar_fleet.replication.doctor.facts import (
+    ClusterFacts,
+    FleetFacts,
+    NamespaceFacts,
+    PeerData,
+    ReplicatorFacts,
+    TargetTopic,
+    TopicPolicies,
+)
 from pulsar_fleet.replication.doctor.model import Diagnosis, RemedyCall, State
-from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pulsar_fleet.cluster.names import POLICY_EVENTS, TopicName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.cluster.versions import CREATES_TOPICS_ON_TARGETS, replicators_are_excepted
 from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, lag_text, on
-from pulsar_fleet.replication.doctor.facts import ClusterFacts, NamespaceFacts
+from pulsar_fleet.replication.doctor.facts import ClusterFacts, NamespaceFacts, TargetTopic
 from pulsar_fleet.replication.doctor.model import POLICY_TOPIC, RemedyCall, State
-from pulsar_fleet.replication.doctor.replicators import TargetTopic
 
 _FIELD = "schemaCompatibilityStrategy"
 

@@ -17,7 +17,16 @@ from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.links.partition_stats import LINK_SECONDS, internal_stats_documents, stats_documents
 from pulsar_fleet.preflight.schema_probe import probe_schema
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema, same_schema
-from pulsar_fleet.replication.doctor.facts import ClusterFacts, FleetFacts, NamespaceFacts, Unread
+from pulsar_fleet.replication.doctor.facts import (
+    ClusterFacts,
+    FleetFacts,
+    MissingSchema,
+    NamespaceFacts,
+    Reading,
+    ReplicatorFacts,
+    TargetTopic,
+    Unread,
+)
 from pulsar_fleet.replication.doctor.reading.clusters import locate_peers, read_cluster, try_credentials
 from pulsar_fleet.replication.doctor.reading.namespaces import (
     list_persistent,
@@ -26,7 +35,6 @@ from pulsar_fleet.replication.doctor.reading.namespaces import (
     read_topics,
     with_affinity,
 )
-from pulsar_fleet.replication.doctor.replicators import MissingSchema, Reading, ReplicatorFacts, TargetTopic
 from pulsar_fleet.replication.doctor.request import Request
 from pulsar_fleet.snapshot.model import SchemaState
 from pulsar_fleet.snapshot.resources import is_terminated, schema_state

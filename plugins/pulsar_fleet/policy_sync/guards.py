@@ -1,20 +1,29 @@
-"""Leave out of a plan what its cluster accepts and cannot carry.
+"""What is left out or refused before anything is written, and whether what lacks values was created again (client).
 
 A cluster that is added to the list of a namespace, tenant or topic is checked as by an onboarding (PIP-433); of the
 policies, those that the table of limits names.
+
+The admin API tells when a topic was created, but not a namespace or a tenant. A namespace is deleted with all its
+topics, also `__change_events`, and a tenant after all its namespaces (measured, 4.2.4): so one topic that existed when
+the values were last observed proves that nothing was created again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import combinations
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, Unavailable
-from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import STORE_OF, comparable
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -23,15 +32,21 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazards import OtherDirection
 from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
+from pulsar_fleet.policy_sync.merge.identity import identity_at
+from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
+from pulsar_fleet.policy_sync.merge.view import Identity, Item
 from pulsar_fleet.preflight.bookies import Bookies, read_bookies
+from pulsar_fleet.preflight.checks.clusters import configuration_stores_differ
+from pulsar_fleet.preflight.checks.versions import unmeasured_versions
 from pulsar_fleet.preflight.compatibility import check_compatibility
-from pulsar_fleet.preflight.context import Measurements, Probes
+from pulsar_fleet.preflight.context import Measurements, Pair, Probes
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.preflight.target_limits import BOOKIES, ENCRYPTION, Effective
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.resources import lists_of_topics
+from pulsar_fleet.snapshot.tenants import read_tenant
 
 log = logging.getLogger(__name__)
 
@@ -243,3 +258,132 @@ class _Direction:
         for finding in blockers(check_compatibility(self.source, self.target, probes)):
             return f"{finding.id} on {finding.resource}: {finding.evidence}; {finding.remedy.rstrip('.')}"
         return ""
+
+
+async def refuse_shared_stores(clusters: Mapping[str, AdminClient], snapshots: Mapping[str, Snapshot]) -> None:
+    """Refuse two clusters with one store: every write on one is a write on the other, and a list of clusters for one
+    deletes the topics of the other.
+
+    The system tenant of each cluster is read too, by two calls: it allows its own cluster only, unless the store is
+    shared.
+
+    :raises InvalidRequest: two clusters share a store.
+    """
+    names = sorted(snapshots)
+    evidence = await asyncio.gather(*(_with_system_tenant(clusters[name], snapshots[name]) for name in names))
+    if sentence := shared_store(dict(zip(names, evidence, strict=True))):
+        raise InvalidRequest(sentence)
+
+
+def shared_store(snapshots: Mapping[str, Snapshot]) -> str:
+    """Which two clusters share a store, and what to do, as one sentence; empty if none do (pure)."""
+    for first, second in combinations(sorted(snapshots), 2):
+        pair = Pair(snapshots[first], snapshots[second], snapshots[first])
+        for finding in configuration_stores_differ(pair):
+            return (
+                f"Clusters {first} and {second} share a configuration store ({finding.evidence}), so they have the "
+                "same tenants and namespaces already: name the connection of only one of them."
+            )
+    return ""
+
+
+async def claim_store(admin: AdminClient, own: str, namespace: NamespaceName) -> None:
+    """Name a cluster in the namespace of the event topic as the one that takes part with its store, if none is named.
+
+    Clusters with one store have one such namespace, so each sees there which of them takes part, whoever else runs.
+    At most three calls; none that writes if the cluster is named already.
+
+    :raises InvalidRequest: another cluster is named.
+    """
+    document = await admin.namespace(namespace) or {}
+    refuse_claimed_store(own, namespace, document)
+    if not claimed_by(document):
+        await admin.put(f"/namespaces/{namespace.path}/properties", {STORE_OF: own})
+        # Another process may have named another cluster meanwhile.
+        refuse_claimed_store(own, namespace, await admin.namespace(namespace) or {})
+
+
+def refuse_claimed_store(own: str, namespace: NamespaceName, document: JsonObject) -> None:
+    """Refuse a cluster whose store another cluster takes part with (pure).
+
+    :param document: the policies of the event topic's namespace on this cluster; empty if it is missing.
+    :raises InvalidRequest: another cluster is named there.
+    """
+    if (other := claimed_by(document)) not in ("", own):
+        raise InvalidRequest(
+            f"Cluster {own} shares a configuration store with {other}, which takes part in these events: the property "
+            f"{STORE_OF} of {namespace} on {own} is {other!r}. What changes on one of the two changes on the other, "
+            "and a list of clusters for one deletes the topics of the other: name the connection of "
+            f"{other} and not that of {own}. If {other} is out of service for good, remove the property "
+            f"(DELETE /admin/v2/namespaces/{namespace.path}/property/{STORE_OF} on {own}) and run again.",
+            cluster=own,
+        )
+
+
+def claimed_by(document: JsonObject) -> str:
+    """The cluster that takes part with the store of this namespace; empty if none is named (pure)."""
+    return str((document.get("properties") or {}).get(STORE_OF) or "")
+
+
+async def _with_system_tenant(admin: AdminClient, snapshot: Snapshot) -> Snapshot:
+    answer = await read_tenant(admin, SYSTEM_TENANT, PartialReads(), listing=SYSTEM_TENANT)
+    others = tuple(tenant for tenant in snapshot.tenants if tenant.name != SYSTEM_TENANT)
+    return replace(snapshot, tenants=(*others, answer[0]) if answer else others)
+
+
+_MOST_TOPICS = 10
+_MOST_NAMESPACES = 10
+
+
+async def read_identity(admin: AdminClient, item: Item, at: float, clock: ClockSkew) -> Identity:
+    """Whether a resource is the one that existed at a time; what cannot be read proves nothing.
+
+    Calls: one for a topic, up to 11 for a namespace, up to 111 for a tenant; it stops at the first proof.
+
+    :param at: in seconds since 1970 by our clock.
+    """
+    if at <= UNKNOWN:
+        return Identity.UNKNOWN
+    kind, name = item
+    try:
+        if kind in (Resource.TOPIC, Resource.TOPIC_POLICY):
+            return await _topic(admin, TopicName.parse(name), at, clock)
+        namespaces = (NamespaceName.parse(name),) if kind is Resource.NAMESPACE else await admin.namespaces(name)
+        for namespace in namespaces[:_MOST_NAMESPACES]:
+            if await _has_older_topic(admin, namespace, at, clock):
+                return Identity.SAME
+    except FleetError as error:
+        log.info("whether %s %s was created again on %s is unknown: %s", kind, name, admin.connection.name, error)
+    return Identity.UNKNOWN
+
+
+async def _has_older_topic(admin: AdminClient, namespace: NamespaceName, at: float, clock: ClockSkew) -> bool:
+    topics = await admin.topics(namespace, system=True)
+    # The topic of the policies is the oldest one in most namespaces.
+    persistent = sorted((topic for topic in topics if topic.persistent), key=lambda topic: (not topic.is_system, topic))
+    for topic in persistent[:_MOST_TOPICS]:
+        if await _topic(admin, topic, at, clock) is Identity.SAME:
+            return True
+    return False
+
+
+async def _topic(admin: AdminClient, topic: TopicName, at: float, clock: ClockSkew) -> Identity:
+    try:
+        info = await admin.internal_info(topic, answered_retry_seconds=0)
+    except FleetError:
+        return Identity.UNKNOWN
+    return identity_at(list(_created(info, clock)), at)
+
+
+def _created(info: JsonObject, clock: ClockSkew) -> Iterable[Span]:
+    """When the topic, or each partition, was created, by our clock."""
+    for part in (info, *(info.get("partitions") or {}).values()):
+        if text := part.get("creationDate"):
+            created = datetime.fromisoformat(text)
+            if created.tzinfo is not None:
+                yield span_of(int(created.timestamp() * 1000), clock, 0.0)
+
+
+def unmeasured_brokers(snapshot: Snapshot) -> tuple[str, ...]:
+    """What is not known of the versions of a cluster's brokers, a sentence each (pure)."""
+    return unmeasured_versions(snapshot.cluster, (broker.version for broker in snapshot.brokers))
