@@ -47,8 +47,7 @@ from pulsar_fleet.preflight.waivers import Waiver, WaiverResult
 from pulsar_fleet.read_only.forwarding.results import ForwardingResult, State, SubscriptionResult
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
-from pulsar_fleet.verification.messages.causes import Cause
-from pulsar_fleet.verification.messages.differences import Difference, Kind
+from pulsar_fleet.verification.messages.differences import Cause, Difference, Kind
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, Problem, VerifyRequest
 from pulsar_fleet.verification.snapshots.compare import CompareRequest

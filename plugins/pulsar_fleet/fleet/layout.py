@@ -169,3 +169,12 @@ def _template(name: str) -> Any:
     loader = PackageLoader("pulsar_fleet.fleet")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template(name)
+
+
+PHASES = {
+    **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
+    "incomplete": ("✗", "bad"),
+    "aborted": ("↩", "open"),
+}
+RUN_STATES = {"succeeded": ("✓", "good"), "failed": ("✗", "bad"), "undone": ("↩", "open"), "running": ("…", "open")}
+VERDICTS = {"equal": ("✓", "good"), "inconclusive": ("?", "open")}

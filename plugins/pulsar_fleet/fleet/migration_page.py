@@ -10,10 +10,9 @@ from markupsafe import Markup
 
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.actions import NOBODY, Action, Step, Visitor, approval_action, failure_steps, shown_steps
-from pulsar_fleet.fleet.layout import Frame, Links, age, part_of, render
+from pulsar_fleet.fleet.layout import PHASES, RUN_STATES, Frame, Links, age, part_of, render
 from pulsar_fleet.fleet.migration import MigrationRecords, WaveRun
 from pulsar_fleet.fleet.prepared_run import Errand
-from pulsar_fleet.fleet.states import PHASES, RUN_STATES
 from pulsar_fleet.ledger.rows import RecordedPhase, utc
 from pulsar_fleet.migration.drain.forecast import Forecast
 from pulsar_fleet.migration.drain.state import NamespaceState

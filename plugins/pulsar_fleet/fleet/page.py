@@ -10,10 +10,9 @@ from typing import Any
 
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.fleet.actions import Situation, Step, StepLink, actions_of, reports_of, shown_steps
-from pulsar_fleet.fleet.layout import FLEET, Frame, Links, Part, age, part_of, render
+from pulsar_fleet.fleet.layout import FLEET, PHASES, RUN_STATES, VERDICTS, Frame, Links, Part, age, part_of, render
 from pulsar_fleet.fleet.prepared_run import Errand
 from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
-from pulsar_fleet.fleet.states import PHASES, RUN_STATES, VERDICTS
 from pulsar_fleet.ledger.cluster_notes import ClusterNote, NoteKind
 from pulsar_fleet.ledger.ledger import MIGRATIONS
 from pulsar_fleet.ledger.rows import RecordedRun, utc

@@ -8,7 +8,6 @@ from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import (
     auto_creation,
     brokers,
-    changed_defaults,
     clusters,
     defects,
     functions,
@@ -41,8 +40,8 @@ CHECKS: tuple[Check, ...] = (
     brokers.defaults_match,
     brokers.brokers_have_equal_settings,
     brokers.dynamic_settings_match,
-    changed_defaults.changed_defaults_are_harmless,
-    changed_defaults.names_have_no_white_space_at_their_ends,
+    versions.changed_defaults_are_harmless,
+    versions.names_have_no_white_space_at_their_ends,
     topics.partition_counts_match,
     topics.system_topic_partitions_match,
     topics.topic_names_do_not_clash,

@@ -31,8 +31,7 @@ from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode, Sample
 from pulsar_fleet.verification.job import job_environment
-from pulsar_fleet.verification.messages.causes import Cause
-from pulsar_fleet.verification.messages.differences import Kind
+from pulsar_fleet.verification.messages.differences import Cause, Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Order, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process

@@ -336,7 +336,7 @@ async def test_a_reader_is_no_subscription(
 async def test_more_messages_than_may_be_read_are_inconclusive(
     small: Small, on_blue: AdminClient, on_green: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsar_fleet.verification.subscriptions.match.MOST_MESSAGES", HELD - 5)
+    monkeypatch.setattr("pulsar_fleet.verification.subscriptions.compare.MOST_MESSAGES", HELD - 5)
     by_name = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
     assert by_name["same"].verdict is Verdict.INCONCLUSIVE
     assert "on blue more than 7 messages would have to be read" in by_name["same"].reason

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cli.clusters import StoredSnapshot, cluster_or_snapshot, named_cluster
-from pulsar_fleet.cli.plan_file import PlanFile
+from pulsar_fleet.cli.commands.plans import PlanFile
 from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.plan import Plan

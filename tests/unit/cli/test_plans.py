@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import typer
 
-from pulsar_fleet.cli import execute
+from pulsar_fleet.cli.commands import apply
 from pulsar_fleet.cli.commands import apply as commands
-from pulsar_fleet.cli.execute import PlanExecution
-from pulsar_fleet.cli.plan_file import PlanFile
+from pulsar_fleet.cli.commands.apply import PlanExecution
+from pulsar_fleet.cli.commands.plans import PlanFile
 from pulsar_fleet.cli.terminal import ExitState
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.ledger.ledger import Ledger
@@ -70,12 +70,12 @@ def test_a_run_is_undone_when_all_its_changes_are(
     async def step(*_: Any) -> Any:
         return SimpleNamespace(counts={outcome.value: 1}, problems=())
 
-    monkeypatch.setattr(execute, "_step", step)
+    monkeypatch.setattr(apply, "_step", step)
     terminal: Any = SimpleNamespace(progress=lambda *_: nullcontext(), note=lambda _: None)
     work = PlanExecution(
         run_id="cli/undo-1", command="undo", plan=PLAN, source=GREEN, target=GREEN, conf={}, undoes="cli/apply-1"
     )
-    execute._apply(terminal, work)
+    apply._apply(terminal, work)
     undone = ledger.run("cli/apply-1")
     assert undone is not None
     assert undone.state == state

@@ -10,7 +10,7 @@ from tests.support.remedies import require_harmless
 from tests.support.snapshots import PLAIN, full_pair, with_settings, with_topic
 
 from pulsar_fleet.cluster.names import SHADOW_SOURCE
-from pulsar_fleet.preflight.checks.changed_defaults import CHANGED_DEFAULTS
+from pulsar_fleet.preflight.checks.versions import CHANGED_DEFAULTS
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.snapshot.model import ClusterDataState, Snapshot, SubscriptionState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.verification.messages.causes import (
+from pulsar_fleet.verification.messages.differences import (
     Cause,
     Circumstances,
     cause_of_extra,

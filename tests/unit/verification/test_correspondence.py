@@ -23,7 +23,8 @@ from pulsar_fleet.messages.ranges import Range, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
-from pulsar_fleet.verification.subscriptions import match
+from pulsar_fleet.verification.subscriptions import compare
+from pulsar_fleet.verification.subscriptions.compare import EntryMatcher, Unmatchable, Unread, _edges
 from pulsar_fleet.verification.subscriptions.correspondence import (
     ByContent,
     Discrepancy,
@@ -32,10 +33,15 @@ from pulsar_fleet.verification.subscriptions.correspondence import (
     Portion,
     Unit,
 )
-from pulsar_fleet.verification.subscriptions.evaluate import assemble, evaluate_subscription, movement, type_note
-from pulsar_fleet.verification.subscriptions.match import EntryMatcher, Unmatchable, Unread, _edges
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
-from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
+from pulsar_fleet.verification.subscriptions.verdict import (
+    SubscriptionVerdict,
+    TopicSubscriptions,
+    assemble,
+    evaluate_subscription,
+    movement,
+    type_note,
+)
 
 HERE = Address("blue", "http://blue", "pulsar://blue")
 REQUEST = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=())
@@ -405,8 +411,8 @@ def test_both_ends_and_some_between_are_checked(runs: list[tuple[int, int]], che
 def test_more_than_is_worth_its_cost_is_not_matched(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int, words: str
 ) -> None:
-    monkeypatch.setattr(match, name, limit + 1)
+    monkeypatch.setattr(compare, name, limit + 1)
     Matched([*range(9), None], range(3, 10), range(3, 10))
-    monkeypatch.setattr(match, name, limit)
+    monkeypatch.setattr(compare, name, limit)
     with pytest.raises(Unmatchable, match=words):
         Matched([*range(9), None], range(3, 10), range(3, 10))

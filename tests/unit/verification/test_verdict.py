@@ -15,9 +15,8 @@ from pulsar_fleet.messages.digests import ALL, DigestRow, Sums, TopicDigest
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.messages.scan import MessageRecord
-from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
-from pulsar_fleet.verification.messages.differences import Kind, Mismatch, count_mismatches, name_differences
+from pulsar_fleet.verification.messages.differences import Cause, Kind, Mismatch, count_mismatches, name_differences
 from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.report import _difference, namespace_summary, verdict_tables, verification_text
 from pulsar_fleet.verification.messages.verdict import (

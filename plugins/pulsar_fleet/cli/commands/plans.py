@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 
 from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_selection, reach, reach_two, read_two
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target, Waivers, waiver_documents
-from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import PlannedPair, plan_pair, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import command_line
@@ -26,8 +27,9 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import align, require_comparable
+from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_text
-from pulsar_fleet.preflight.findings import blockers
+from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import parse_waivers
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -228,3 +230,54 @@ def _apply_command(file: PlanFile, out: Path | None, waivers: Sequence[str]) -> 
 def _options(file: PlanFile) -> list[str]:
     selected = [word for text in file.selection for word in ("--select", text)]
     return selected if file.subscriptions else [*selected, "--no-subscriptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile(Document):
+    """Everything that `apply` needs, without secrets.
+
+    :param run: id of the run that made the plan.
+    :param source: the cluster to copy, as given on the command line; `target` likewise.
+    """
+
+    SCHEMA_VERSION = 1
+
+    run: str
+    source: str
+    target: str
+    selection: tuple[str, ...]
+    subscriptions: bool
+    plan: Plan
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> JsonObject:
+        """A JSON object with a digest over its content."""
+        content = Document.to_json(self)
+        return {**content, "sha256": _digest(content)}
+
+    @classmethod
+    def from_text(cls, text: str, name: str) -> Self:
+        """Read the result of `to_json`; an invalid or altered document raises `UsageError`.
+
+        :param name: name of the file, for messages.
+        """
+        try:
+            document = json.loads(text)
+            content = {key: document[key] for key in (*cls.__slots__, "schema_version")}
+            sha256 = document["sha256"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                f"{name!r} is not a plan: make one with: pulsar-fleet plan SOURCE TARGET --out {name}"
+            ) from error
+        if content["schema_version"] != cls.SCHEMA_VERSION:
+            raise UsageError(
+                f"The plan {name!r} has schema version {content['schema_version']!r}, this release reads "
+                f"{cls.SCHEMA_VERSION}: make the plan again."
+            )
+        if sha256 != _digest(content):
+            raise UsageError(f"The plan {name!r} was altered after it was made: make the plan again.")
+        return cls.from_json(content)
+
+
+def _digest(content: JsonObject) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -27,7 +27,7 @@ from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.verification.bounds.compaction import compacted_entries
 from pulsar_fleet.verification.bounds.continuation import Unprovable
-from pulsar_fleet.verification.bounds.copy_search import oldest_copy
+from pulsar_fleet.verification.bounds.topic_bounds import oldest_copy
 
 _SEARCHED = 1_000
 _LOOKED_AT = 64

@@ -1,4 +1,4 @@
-"""Follow clusters: publish their changes, apply those of the others; unreachable ones join when they answer (client)."""
+"""Follow clusters: publish their changes, apply those of the others; one that did not answer joins later (client)."""
 
 from __future__ import annotations
 

@@ -14,15 +14,16 @@ from pulsar_fleet.messages.copies import REPLICATED_FROM, source_position_in
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.verification.bounds.compaction import compacted_to
-from pulsar_fleet.verification.messages.causes import (
+from pulsar_fleet.verification.messages.differences import (
     Cause,
     Circumstances,
+    Difference,
     Headers,
+    Kind,
     cause_of_extra,
     cause_of_missing,
     explanation,
 )
-from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 

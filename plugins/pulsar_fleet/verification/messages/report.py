@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.verification.messages.causes import Cause
-from pulsar_fleet.verification.messages.differences import Difference, Kind
+from pulsar_fleet.verification.messages.differences import Cause, Difference, Kind
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, TopicVerdict, Verdict, Verification
 
 if TYPE_CHECKING:

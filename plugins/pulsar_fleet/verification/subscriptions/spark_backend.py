@@ -11,8 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.messages.credentials import Side, connection_from_environment
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 from pulsar_fleet.verification.subscriptions.compare import compare_pairs
-from pulsar_fleet.verification.subscriptions.evaluate import assemble
-from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification, TopicSubscriptions
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification, TopicSubscriptions, assemble
 
 TOPICS_PER_TASK = 50
 

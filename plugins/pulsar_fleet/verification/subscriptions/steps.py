@@ -10,9 +10,8 @@ from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.verification.request import FOLDER, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.compare import compare_pairs
-from pulsar_fleet.verification.subscriptions.evaluate import assemble
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
-from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification, assemble
 
 RESULT = "subscriptions-result.json"
 VERDICT = "subscriptions.json"
