@@ -153,7 +153,7 @@ proto: setup ## Write the messages of Pulsar's binary protocol from pulsar_api.p
 docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogues of policies
 	@$(BIN)/python -W ignore -m docs.tools.settings_tables
 	@$(BIN)/python -m docs.tools.policy_tables
-	@$(BIN)/python -m docs.tools.defects_table
+	@$(BIN)/python -m docs.tools.catalogue_tables
 	@$(BIN)/python -W ignore -m docs.tools.provider_page
 	@$(BIN)/python -m docs.tools.pairs_table
 

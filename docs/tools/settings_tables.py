@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from docs.tools.causes_table import with_causes
-from docs.tools.gates_table import with_gates
+from docs.tools.catalogue_tables import with_causes, with_gates
 from docs.tools.generated_parts import with_parts
 
 

@@ -1,4 +1,4 @@
-"""One running cluster: its addresses, and what may be done to its processes."""
+"""One running cluster: its addresses, what may be done to its processes, and whether a broker is ready."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+import httpx
+
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
-from pulsar_sandbox.sandbox import configuration, readiness, security
+from pulsar_sandbox.sandbox import configuration, security
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
 from pulsar_sandbox.sandbox.java import Java
 from pulsar_sandbox.sandbox.layout import BrokerLayout, ClusterLayout
@@ -123,7 +125,7 @@ class Cluster:
 
     def is_healthy(self, broker: int = 0) -> bool:
         """Tell whether a broker takes and gives out a message of its own."""
-        return readiness.is_healthy(self.admin_urls[self._number(broker)], self._admin_token())
+        return is_healthy(self.admin_urls[self._number(broker)], self._admin_token())
 
     def kill(self, broker: int = 0) -> None:
         """End a broker with kill -9, as a crash would. A second call does nothing."""
@@ -214,8 +216,8 @@ class Cluster:
         for number in range(len(self._brokers)):
             self._wait_for_new_broker(number, start, abandoned)
         if self._store is not None:
-            readiness.furnish(self.admin_url, self._admin_token(), self.name, self._document())
-        self._wait(lambda: readiness.is_furnished(self.admin_url, self._admin_token()), self._brokers[0], abandoned)
+            furnish(self.admin_url, self._admin_token(), self.name, self._document())
+        self._wait(lambda: is_furnished(self.admin_url, self._admin_token()), self._brokers[0], abandoned)
 
     def _wait_for_store(self, store: GuardedProcess, abandoned: Event) -> None:
         ports = {self.layout.zookeeper_port, self.layout.bookie_port}
@@ -286,3 +288,42 @@ class Cluster:
                 f"Cluster {self.name!r} has no broker {broker!r}; it has {len(self._brokers)}, counted from 0."
             )
         return broker
+
+
+ANSWER_SECONDS = 5.0
+
+
+def _client(admin_url: str, token: str | None) -> httpx.Client:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=f"{admin_url}/admin/v2/", headers=headers, timeout=ANSWER_SECONDS, trust_env=False)
+
+
+def is_healthy(admin_url: str, token: str | None) -> bool:
+    """Tell whether the broker takes and gives out a message of its own."""
+    with _client(admin_url, token) as admin:
+        try:
+            return admin.get("brokers/health").text == "ok"
+        except httpx.TransportError:
+            return False
+
+
+def is_furnished(admin_url: str, token: str | None) -> bool:
+    """Tell whether the namespaces exist that a new cluster is given; a standalone creates them after it is healthy."""
+    with _client(admin_url, token) as admin:
+        try:
+            return "pulsar/system" in admin.get("namespaces/pulsar").text
+        except httpx.TransportError:
+            return False
+
+
+def furnish(admin_url: str, token: str | None, name: str, cluster: Mapping[str, str]) -> None:
+    """Create what a standalone creates by itself: its own cluster document, and `public/default` and `pulsar/system`.
+
+    A second call changes nothing: what exists is answered with 409.
+    """
+    rights = {"adminRoles": ["admin"] if token else [], "allowedClusters": [name]}
+    with _client(admin_url, token) as admin:
+        admin.put(f"clusters/{name}", json=dict(cluster))
+        for tenant, namespace in (("public", "public/default"), ("pulsar", "pulsar/system")):
+            admin.put(f"tenants/{tenant}", json=rights)
+            admin.put(f"namespaces/{namespace}", json={"replication_clusters": [name]})

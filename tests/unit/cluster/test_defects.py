@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.tools.defects_table import PAGE, with_defects
+from docs.tools.catalogue_tables import PAGE, with_defects
 
 from pulsar_fleet.cluster.defects.catalogue import DEFECTS, LINES, defects_of, defects_text
 from pulsar_fleet.cluster.defects.model import BrokerDefect, Condition, Evidence, Span, fixed_in, open_in

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.tools.gates_table import with_gates
+from docs.tools.catalogue_tables import with_gates
 from tests.support.migration_view import (
     NAME,
     REDIRECT,

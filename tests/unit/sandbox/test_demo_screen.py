@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from pulsar_sandbox.demo.cli import Screen
 from pulsar_sandbox.demo.judgement import Line
-from pulsar_sandbox.demo.screen import Screen
 
 PATH = "/a/path/that/is/much/longer/than/the/terminal/is/wide/and/must/be/copied/in/one/piece/ledger.db"
 LINES = (

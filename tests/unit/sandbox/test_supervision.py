@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_sandbox.workload.traffic.application import Topic
-from pulsar_sandbox.workload.traffic.received import Received
+from pulsar_sandbox.workload.traffic.application_process import Received
 from pulsar_sandbox.workload.traffic.supervisor import MOST_RESTARTS, Supervisor
 
 TOPIC = Topic(name="persistent://t/n/events")

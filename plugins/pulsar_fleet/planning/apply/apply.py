@@ -404,7 +404,7 @@ async def apply_plan(
 
 
 async def read_secrets(plan: Plan, source: AdminClient, redactor: Redactor) -> dict[str, str]:
-    """Fingerprint → secret for every secret that the plan writes and the source still has."""
+    """Fingerprint → secret for every secret that the plan writes and the source still has; they stay in memory."""
     namespaces = {
         (change.namespace, change.resource is Resource.TOPIC_POLICY)
         for change in plan.changes

@@ -10,9 +10,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsar_sandbox.workload.traffic.application_process import ApplicationProcess, ReadingProcess, WritingProcess
+from pulsar_sandbox.workload.traffic.application_process import (
+    ApplicationProcess,
+    ReadingProcess,
+    Received,
+    WritingProcess,
+)
 from pulsar_sandbox.workload.traffic.journal import now
-from pulsar_sandbox.workload.traffic.received import Received
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.tools.causes_table import with_causes
+from docs.tools.catalogue_tables import with_causes
 from hypothesis import given
 from hypothesis import strategies as st
 
