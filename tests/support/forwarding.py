@@ -28,9 +28,8 @@ from pulsar_fleet.cluster.statistics import SubscriptionStats, cursors_in_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.read_only.forwarding.forwarder import forward_once
-from pulsar_fleet.read_only.forwarding.plan import acknowledged
 from pulsar_fleet.read_only.forwarding.request import Request
-from pulsar_fleet.read_only.forwarding.results import ForwardingResult, SubscriptionResult
+from pulsar_fleet.read_only.forwarding.results import ForwardingResult, SubscriptionResult, acknowledged
 
 BATCH = 3
 

@@ -33,8 +33,7 @@ from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult
 from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict

@@ -24,8 +24,7 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_p
 from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats, replicator_cursor
 from pulsar_fleet.links.partition_stats import stats_of
-from pulsar_fleet.planning.hazard import cluster_lists
-from pulsar_fleet.planning.hazards import guard_cluster_lists
+from pulsar_fleet.planning.hazards import cluster_lists, guard_cluster_lists
 from pulsar_fleet.snapshot.resources import (
     lists_of_topics,
     read_clusters_in_effect,

@@ -35,9 +35,8 @@ from pulsar_fleet.planning.changes.topics import (
     versions_after,
 )
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
-from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards import EffectiveValues, configurations, guard_call, with_risks
-from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, LeftAlone
+from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, Hazard, LeftAlone
 from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import Snapshot
 

@@ -24,10 +24,17 @@ from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import NAMESPACE_PATH, Hazard, Risk, cluster_lists, is_global_topic_list, worst
-from pulsar_fleet.planning.plan import Change
+from pulsar_fleet.planning.plan import Change, Hazard, worst
 from pulsar_fleet.snapshot.model import BrokerState, Snapshot
 from pulsar_fleet.snapshot.resources import lists_of_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A hazard that a rule assigns, and its consequence, as the end of a sentence."""
+
+    hazard: Hazard
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,10 @@ class ValueRule:
 
 
 # Names have their own places in a path, so that a resource may have the name of a call.
+_TOPIC_REPLICATION = re.compile(r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+/replication$")
+_NAMESPACE_LIST = re.compile(r"^/namespaces/[^/]+/[^/]+/(replication|allowedClusters)$")
+NAMESPACE_PATH = re.compile(r"^/namespaces/[^/]+/[^/]+$")
+_TENANT = re.compile(r"^/tenants/[^/]+$")
 _TOPIC_PATH = r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+"
 _SUBSCRIPTION_PATH = rf"{_TOPIC_PATH}/(?:subscription/[^/]+|all_subscription)"
 _NAMESPACE_PATH = r"^/namespaces/[^/]+/[^/]+"
@@ -338,6 +349,30 @@ def guard_cluster_lists(call: Call, own: str) -> None:
             "Nothing was sent; set the list of the namespace, or the local list of the topic, instead.",
             cluster=own,
         )
+
+
+def cluster_lists(call: Call) -> list[tuple[str, list[str]]]:
+    """The cluster lists that a call stores, by field; an absent or empty list counts where it would take effect."""
+    if call.method not in ("PUT", "POST"):
+        return []
+    body = call.body
+    if _NAMESPACE_LIST.match(call.path):
+        return [(call.path.rpartition("/")[2], list(body or ()))]
+    if _TOPIC_REPLICATION.match(call.path):
+        return [("replication", list(body or ()))]
+    if _TENANT.match(call.path):
+        return [("allowedClusters", list((body or {}).get("allowedClusters") or ()))]
+    if NAMESPACE_PATH.match(call.path) and call.method == "PUT" and body:
+        lists = [("replication_clusters", list(body.get("replication_clusters") or ()))]
+        if body.get("allowed_clusters"):
+            lists.append(("allowed_clusters", list(body["allowed_clusters"])))
+        return lists
+    return []
+
+
+def is_global_topic_list(call: Call) -> bool:
+    """Whether the call stores a topic's cluster list for all clusters."""
+    return bool(_TOPIC_REPLICATION.match(call.path)) and dict(call.params).get("isGlobal") == "true"
 
 
 def _worst_first(risks: Iterable[Risk]) -> tuple[Risk, ...]:

@@ -15,7 +15,33 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Difference, Resource
-from pulsar_fleet.planning.hazard import Hazard
+
+
+class Hazard(StrEnum):
+    """What it takes to go back, in rising order."""
+
+    NONE = "none"
+    """It adds something and changes nothing that exists."""
+    REVERSIBLE = "reversible"
+    """Setting the previous value restores the previous state."""
+    IRREVERSIBLE = "irreversible"
+    """It cannot be undone, or the broker discards messages because of it."""
+    DESTRUCTIVE = "destructive"
+    """It deletes topics, namespaces or backlogs immediately."""
+
+    @property
+    def needs_permission(self) -> bool:
+        """Whether the operator must allow the change by its id."""
+        return self in (Hazard.IRREVERSIBLE, Hazard.DESTRUCTIVE)
+
+
+_ORDER = tuple(Hazard)
+
+
+def worst(*hazards: Hazard) -> Hazard:
+    """The highest hazard; NONE without any."""
+    return max(hazards, key=_ORDER.index, default=Hazard.NONE)
+
 
 # Each write is read before and after; measured with 8 connections.
 SECONDS_PER_CALL = 0.06

@@ -11,8 +11,7 @@ from pulsar_fleet.cluster.names import with_parent
 from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan
 from pulsar_fleet.snapshot.coverage import not_copied
 
 _LONGEST_VALUE = 70

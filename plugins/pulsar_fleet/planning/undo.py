@@ -20,9 +20,8 @@ from pulsar_fleet.planning.changes.limits import in_accepted_order
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.topics import property_calls, setting_calls
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards import UNKNOWN_SETTINGS, EffectiveValues, with_risks
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan
 
 
 def reason_to_leave(resource: Resource, field: str, before: Json, after: Json) -> str:

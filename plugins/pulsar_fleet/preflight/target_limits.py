@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.policies.model import Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.preflight.bookies import Bookies, affinity_groups
-from pulsar_fleet.preflight.checks import bookies, functions, limits, schemas, target_rules
+from pulsar_fleet.preflight.checks import functions, limits, schemas, target_rules
 from pulsar_fleet.preflight.context import Pair, blocker, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import Snapshot
@@ -251,7 +251,7 @@ BOOKIES = Limit(
     refuses="a ledger on more bookies than it has; the policy is accepted",
     read="`persistence`, `managedLedgerDefaultEnsembleSize`, the bookies",
     effect="topics can be neither created nor read, calls about them time out, and replicators never connect",
-    check=bookies.bookies_suffice,
+    check=limits.bookies_suffice,
     exceeded=_bookies,
     cause="bookies-missing",
 )
@@ -335,7 +335,7 @@ TABLE: tuple[Limit, ...] = (
         read="`bookie_affinity`, the groups of the bookies",
         effect="topics can be neither created nor read where too few bookies are in a named group or in none; else "
         "nothing keeps its ledgers apart",
-        check=bookies.bookie_groups_exist,
+        check=limits.bookie_groups_exist,
         exceeded=_groups,
         cause="bookie-group-missing",
     ),

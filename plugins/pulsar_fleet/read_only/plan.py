@@ -16,8 +16,7 @@ from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.planning.changes.clusters import isolation_path
 from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.read_only.brokers import changes_policy, cost_lines
 from pulsar_fleet.read_only.isolation import (
     BROKERS,

@@ -14,9 +14,8 @@ from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
-from pulsar_fleet.planning.hazard import worst
 from pulsar_fleet.planning.hazards import guard_call, risks_of_calls
-from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.plan import Plan, worst
 
 PROCEDURE = "serve_read_only"
 

@@ -1,17 +1,21 @@
-"""The open connections of a run, by the clusters' own names."""
+"""The open connections of a run, by the clusters' own names, and whether their data of each other leads there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.cluster.connection import ClusterConnection, split_admin_url
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.links.fleet import Fleet
-from pulsar_fleet.replication.topology import Topology
+from pulsar_fleet.replication.topology import Link, Topology
+from pulsar_fleet.snapshot.model import Snapshot
 
 _PATIENCE = 30.0
 _PATIENCE_LEAVING = 2.0
@@ -86,3 +90,65 @@ async def _name(admin: AdminClient, *, may_be_gone: bool) -> tuple[str, bool]:
             f"{error} If it is gone for good, write its name in 'cluster_name' of connection "
             f"{admin.connection.name!r}: then it is taken out of the other clusters."
         ) from error
+
+
+_ADDRESS_PATIENCE = 2.0
+_ADMIN, _SERVICE = ("serviceUrl", "serviceUrlTls"), ("brokerServiceUrl", "brokerServiceUrlTls")
+
+
+async def wrong_addresses(
+    snapshots: Mapping[str, Snapshot], connections: Mapping[str, ClusterConnection], topology: Topology
+) -> dict[Link, str]:
+    """Links whose source has data about the target that does not lead there, and why.
+
+    Data with the addresses of the target's connection is right. Other addresses are asked for the name of their
+    cluster, from here and with the credentials of that connection: one call for each.
+    """
+    stored = {
+        Link(name, peer.name): peer.data
+        for name, snapshot in snapshots.items()
+        for peer in snapshot.clusters
+        if Link(name, peer.name) in {*topology.links()}
+    }
+    problems = await asyncio.gather(*(_problem(link, data, connections) for link, data in stored.items()))
+    return {link: problem for link, problem in zip(stored, problems, strict=True) if problem}
+
+
+async def _problem(link: Link, data: JsonObject, connections: Mapping[str, ClusterConnection]) -> str:
+    target = connections[link.target]
+    if not any(data.get(key) for key in _SERVICE):
+        return "it has no brokerServiceUrl"
+    if missing := _missing_credentials(data, target):
+        return missing
+    data = without_user_info(data)
+    known = {*_addresses(target.cluster_data()), *map(_address, target.client_urls)}
+    stored = {*_addresses(data)}
+    if stored <= known:
+        return ""
+    url = next((str(data[key]) for key in reversed(_ADMIN) if data.get(key)), "")
+    if not url:
+        return f"brokerServiceUrl leads to {', '.join(sorted(stored - known))}, the connection to another address"
+    other = replace(target, admin_url=url, broker_urls=())
+    try:
+        async with AdminClient(other, retry_seconds=_ADDRESS_PATIENCE) as admin:
+            name = await admin.cluster_name()
+    except FleetError as error:
+        return f"{url} is not an address of connection {target.name!r}, and does not answer from here: {error}"
+    return "" if name == link.target else f"{url} leads to cluster {name}"
+
+
+def _missing_credentials(data: JsonObject, target: ClusterConnection) -> str:
+    link = target.replication_auth.cluster_data() if target.replication_auth else {}
+    if link.get("authenticationPlugin") and not data.get("authenticationPlugin"):
+        return "it has no credentials, and the connection's replication_auth has some"
+    return ""
+
+
+def _addresses(data: JsonObject) -> Iterator[str]:
+    for key in (*_ADMIN, *_SERVICE):
+        if value := data.get(key):
+            yield from map(_address, split_admin_url(str(value)))
+
+
+def _address(url: str) -> str:
+    return urlsplit(url).netloc

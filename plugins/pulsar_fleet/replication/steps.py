@@ -21,7 +21,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.bookies import read_bookies
 from pulsar_fleet.preflight.findings import Finding, Planned, blockers_first
 from pulsar_fleet.preflight.waivers import accept, apply_waivers
-from pulsar_fleet.replication.clusters import Clusters
+from pulsar_fleet.replication.clusters import Clusters, wrong_addresses
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.checks import (
     NEVER,
@@ -31,7 +31,6 @@ from pulsar_fleet.replication.setup.checks import (
     topics_under_quotas,
     topics_with_history,
 )
-from pulsar_fleet.replication.setup.cluster_data import wrong_addresses
 from pulsar_fleet.replication.setup.departure import (
     cluster_data_in_use,
     cluster_data_of,
@@ -44,8 +43,16 @@ from pulsar_fleet.replication.setup.departure import (
     tenants_of,
     unsent,
 )
-from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused, stored_bytes
-from pulsar_fleet.replication.setup.links import ConfirmedLinks, StartedLink, confirm_links, copy_history, partitions_of
+from pulsar_fleet.replication.setup.links import (
+    ConfirmedLinks,
+    StartedLink,
+    confirm_links,
+    copy_history,
+    never_used,
+    partitions_of,
+    require_unused,
+    stored_bytes,
+)
 from pulsar_fleet.replication.setup.plan import ReplicationPlan, changed_lists, described
 from pulsar_fleet.replication.setup.stages import plan_replication, selected
 from pulsar_fleet.replication.topology import Link

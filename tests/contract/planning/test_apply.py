@@ -28,8 +28,7 @@ from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.changes.namespaces import setting
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.snapshot.collect import collect
 
 pytestmark = pytest.mark.versions

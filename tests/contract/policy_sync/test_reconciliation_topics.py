@@ -12,8 +12,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.reconcile.request import Authority
 from pulsar_fleet.policy_sync.recorded_apply import without_used_topics

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.plan import Hazard
 from pulsar_fleet.policy_sync.merge.merge_resource import Rule
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
 from pulsar_fleet.policy_sync.reconcile.steps import read_plans

@@ -20,8 +20,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.replication import steps
 from pulsar_fleet.replication.doctor.model import RemedyCall
 from pulsar_fleet.replication.doctor.remedies import send_remedies

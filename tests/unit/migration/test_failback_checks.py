@@ -23,8 +23,7 @@ from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.view import Expectations, View, without_leftovers
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 
 CLUSTERS = {"blue": "blue", "green": "green"}
 ORDERS = NamespaceName("acme", "orders")

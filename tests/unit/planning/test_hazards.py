@@ -11,7 +11,6 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard, worst
 from pulsar_fleet.planning.hazards import (
     DISCARDS,
     ValueChange,
@@ -20,6 +19,7 @@ from pulsar_fleet.planning.hazards import (
     risks_of_calls,
     risks_of_values,
 )
+from pulsar_fleet.planning.plan import Hazard, worst
 
 NAMESPACE = "/namespaces/acme/orders"
 TOPIC = "/persistent/acme/orders/events"

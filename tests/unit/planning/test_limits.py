@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.planning.build import plan_changes
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Change
+from pulsar_fleet.planning.plan import Change, Hazard
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState, TopicState
 
 MB = 1 << 20

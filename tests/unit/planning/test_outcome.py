@@ -16,8 +16,7 @@ from pulsar_fleet.ledger.rows import Intent, RecordedChange
 from pulsar_fleet.planning.apply.apply import EarlierAttempt, Journal
 from pulsar_fleet.planning.apply.outcome import Outcome, partly_written, result_before_write
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.planning.plan import Action, Change, Hazard
 
 
 def setting(before: Any, after: Any) -> Change:

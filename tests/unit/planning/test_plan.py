@@ -17,8 +17,7 @@ from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.changes.namespaces import namespace_creation_calls
 from pulsar_fleet.planning.comparison import compare, comparison_text
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.planning.render import headline, plan_markdown, plan_text
 from pulsar_fleet.snapshot.model import (
     SYSTEM_TOPIC,

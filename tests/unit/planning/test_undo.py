@@ -10,9 +10,8 @@ import pytest
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
-from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards import EffectiveValues
-from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.plan import Hazard, Plan
 from pulsar_fleet.planning.undo import plan_undo
 
 SPACE = "acme/orders"

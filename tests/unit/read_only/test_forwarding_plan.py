@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.cluster.statistics import Cursor, SubscriptionStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
-from pulsar_fleet.read_only.forwarding.plan import ForwardingPlan, acknowledged, listed_entries, plan_forwarding
+from pulsar_fleet.read_only.forwarding.results import ForwardingPlan, acknowledged, listed_entries, plan_forwarding
 
 ENTRIES = 40
 SETS = st.sets(st.integers(0, ENTRIES - 1), max_size=ENTRIES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.replication.setup.empty_topics import has_stored_nothing
+from pulsar_fleet.replication.setup.links import has_stored_nothing
 
 
 def answer(**fields: Any) -> dict[str, Any]:

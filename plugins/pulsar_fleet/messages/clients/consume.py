@@ -10,8 +10,8 @@ from typing import Any
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.clients.dead_letters import DeadLetterPolicy, FailedMessages
-from pulsar_fleet.messages.clients.failures import explained
 from pulsar_fleet.messages.clients.received import ReceivedMessage
+from pulsar_fleet.messages.clients.shared import explained
 from pulsar_fleet.messages.clients.stream import Batch, Subscription, open_stream
 
 Process = Callable[[Sequence[ReceivedMessage]], Any]

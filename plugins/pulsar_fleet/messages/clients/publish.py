@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.messages.clients.failures import explained
-from pulsar_fleet.messages.clients.shared import shared_client
+from pulsar_fleet.messages.clients.shared import explained, shared_client
 
 if TYPE_CHECKING:
     from pulsar.asyncio import Client, Producer

@@ -11,8 +11,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.messages.clients.failures import explained
 from pulsar_fleet.messages.clients.received import ReceivedMessage
+from pulsar_fleet.messages.clients.shared import explained
 
 if TYPE_CHECKING:
     import pulsar

@@ -13,9 +13,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted, did_you_mean
-from pulsar_fleet.messages.clients.failures import explained
 from pulsar_fleet.messages.clients.received import ReceivedMessage
-from pulsar_fleet.messages.clients.shared import shared_client
+from pulsar_fleet.messages.clients.shared import explained, shared_client
 
 if TYPE_CHECKING:
     import pulsar

@@ -30,8 +30,7 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.changes.namespaces import STRATEGY, setting
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Change, Plan
+from pulsar_fleet.planning.plan import Change, Hazard, Plan
 from pulsar_fleet.planning.translation import without_way_back
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader

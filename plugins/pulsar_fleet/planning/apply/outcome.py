@@ -17,9 +17,8 @@ from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazard import worst
 from pulsar_fleet.planning.hazards import risks_of_calls
-from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.planning.plan import Action, Change, worst
 from pulsar_fleet.planning.render import short
 
 

@@ -21,8 +21,7 @@ from pulsar_fleet.cluster.policies.refusals import (
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.planning.plan import Action, Change, Hazard
 
 _RETENTION = ("retention_policies", "retentionPolicies")
 _QUOTA = ("backlog_quota_map", "backLogQuotaMap")

@@ -14,8 +14,7 @@ from pulsar_fleet.cluster.policies.grants import joined_grants
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Policy, Unset, is_supported
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, LeftAlone
+from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, Hazard, LeftAlone
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot
 
 _NEW_TOPICS = BY_FIELD["autoTopicCreationOverride"]

@@ -11,8 +11,7 @@ from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.namespace_catalogue import is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, Side, same
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone
+from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone
 
 
 def reason_not_to_create(name: str, value: JsonObject) -> str:

@@ -15,8 +15,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues
 from pulsar_fleet.policy_sync.merge.view import Item
 

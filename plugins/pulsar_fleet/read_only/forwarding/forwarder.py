@@ -20,9 +20,16 @@ from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.protocol.acknowledgment import SubscriptionType, acknowledge_entries
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
-from pulsar_fleet.read_only.forwarding.plan import ForwardingPlan, acknowledged, listed_entries, plan_forwarding
 from pulsar_fleet.read_only.forwarding.request import Request
-from pulsar_fleet.read_only.forwarding.results import ForwardingResult, State, SubscriptionResult
+from pulsar_fleet.read_only.forwarding.results import (
+    ForwardingPlan,
+    ForwardingResult,
+    State,
+    SubscriptionResult,
+    acknowledged,
+    listed_entries,
+    plan_forwarding,
+)
 from pulsar_fleet.read_only.forwarding.topics import Link, Links, read_links
 
 EXCLUSIVE_IN_USE = "the owner's consumer is connected, and the subscription is exclusive"

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.planning.hazard import cluster_lists
+from pulsar_fleet.planning.hazards import cluster_lists
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.causes.clusters import find_cluster_causes
 from pulsar_fleet.replication.doctor.causes.limits import (

@@ -24,9 +24,8 @@ from pulsar_fleet.planning.changes.topics import subscription_change
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import cluster_value, diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
-from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards import ValueChange, guard_call, with_risks
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.current_lists import (

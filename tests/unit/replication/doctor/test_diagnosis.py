@@ -16,8 +16,7 @@ from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import Cursor
-from pulsar_fleet.planning.hazard import cluster_lists
-from pulsar_fleet.planning.hazards import guard_call, risks_of_calls
+from pulsar_fleet.planning.hazards import cluster_lists, guard_call, risks_of_calls
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
 from pulsar_fleet.replication.doctor.changes import changes_between
