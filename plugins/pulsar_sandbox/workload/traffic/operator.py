@@ -28,16 +28,14 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import CONSUMED, EVENTS, RESTART_SECONDS, SubscriptionType, live_topics
 from pulsar_sandbox.workload.schemas import SchemaKind
-from pulsar_sandbox.workload.traffic.application import Topic
+from pulsar_sandbox.workload.traffic.application import ConsumerApplication, ProducerApplication, Topic
 from pulsar_sandbox.workload.traffic.application_process import (
     ApplicationProcess,
     ReadingProcess,
     Received,
     WritingProcess,
 )
-from pulsar_sandbox.workload.traffic.consumer import ConsumerApplication
 from pulsar_sandbox.workload.traffic.journal import Counters, now, read_tally
-from pulsar_sandbox.workload.traffic.producer import ProducerApplication
 from pulsar_sandbox.workload.traffic.supervisor import Supervisor
 from pulsar_sandbox.workload.traffic.traffic import CONNECTION_VARIABLE
 
