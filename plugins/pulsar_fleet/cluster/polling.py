@@ -66,7 +66,7 @@ async def wait_until(
 
 
 KEPT_SECONDS = 10.0
-_POLL_SECONDS = 0.05
+_READ_AGAIN_SECONDS = 0.05
 
 
 async def is_kept(read: Callable[[], Awaitable[bool]]) -> bool:
@@ -76,5 +76,5 @@ async def is_kept(read: Callable[[], Awaitable[bool]]) -> bool:
     """
     end = time.monotonic() + KEPT_SECONDS
     while not (kept := await read()) and time.monotonic() < end:
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_READ_AGAIN_SECONDS)
     return kept

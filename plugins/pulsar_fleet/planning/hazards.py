@@ -70,7 +70,7 @@ class ValueRule:
 # Names have their own places in a path, so that a resource may have the name of a call.
 _TOPIC_REPLICATION = re.compile(r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+/replication$")
 _NAMESPACE_LIST = re.compile(r"^/namespaces/[^/]+/[^/]+/(replication|allowedClusters)$")
-NAMESPACE_PATH = re.compile(r"^/namespaces/[^/]+/[^/]+$")
+_NAMESPACE = re.compile(r"^/namespaces/[^/]+/[^/]+$")
 _TENANT = re.compile(r"^/tenants/[^/]+$")
 _TOPIC_PATH = r"^/(?:non-)?persistent/[^/]+/[^/]+/[^/]+"
 _SUBSCRIPTION_PATH = rf"{_TOPIC_PATH}/(?:subscription/[^/]+|all_subscription)"
@@ -95,7 +95,7 @@ def _deletes(call: Call, _own: str) -> bool:
 
 def _created_with(field: str) -> Callable[[Call, str], bool]:
     def matches(call: Call, _own: str) -> bool:
-        creates = call.method == "PUT" and bool(NAMESPACE_PATH.match(call.path))
+        creates = call.method == "PUT" and bool(_NAMESPACE.match(call.path))
         return creates and isinstance(call.body, dict) and bool(call.body.get(field))
 
     return matches
@@ -362,7 +362,7 @@ def cluster_lists(call: Call) -> list[tuple[str, list[str]]]:
         return [("replication", list(body or ()))]
     if _TENANT.match(call.path):
         return [("allowedClusters", list((body or {}).get("allowedClusters") or ()))]
-    if NAMESPACE_PATH.match(call.path) and call.method == "PUT" and body:
+    if _NAMESPACE.match(call.path) and call.method == "PUT" and body:
         lists = [("replication_clusters", list(body.get("replication_clusters") or ()))]
         if body.get("allowed_clusters"):
             lists.append(("allowed_clusters", list(body["allowed_clusters"])))
@@ -446,13 +446,13 @@ _PULSAR: Configuration = {
     "backlogQuotaDefaultLimitSecond": "-1",
     "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
 }
-_KEEPS: Configuration = {
+_KEEPING: Configuration = {
     **_PULSAR,
     "defaultRetentionTimeInMinutes": "-1",
     "defaultRetentionSizeInMB": "-1",
     "brokerDeleteInactiveTopicsEnabled": "false",
 }
-_DISCARDS: Configuration = {
+_DISCARDING: Configuration = {
     **_PULSAR,
     "ttlDurationDefaultInSeconds": "1",
     "subscriptionExpirationTimeMinutes": "1",
@@ -460,5 +460,5 @@ _DISCARDS: Configuration = {
     "backlogQuotaDefaultLimitSecond": "1",
     "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
 }
-UNKNOWN_SETTINGS = EffectiveValues(brokers=(_KEEPS, _DISCARDS), namespaces={}, topics={})
+UNKNOWN_SETTINGS = EffectiveValues(brokers=(_KEEPING, _DISCARDING), namespaces={}, topics={})
 """For unknown effective values: one broker that keeps every message and one that keeps none."""

@@ -75,7 +75,7 @@ def test_a_run_is_undone_when_all_its_changes_are(
     work = PlanExecution(
         run_id="cli/undo-1", command="undo", plan=PLAN, source=GREEN, target=GREEN, conf={}, undoes="cli/apply-1"
     )
-    apply._apply(terminal, work)
+    apply._apply_changes(terminal, work)
     undone = ledger.run("cli/apply-1")
     assert undone is not None
     assert undone.state == state

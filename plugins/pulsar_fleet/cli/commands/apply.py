@@ -209,7 +209,7 @@ def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool, dry
         planned = ExecutionResult(counts={}, problems=(), state=ExitState.DIFFERENT)
         terminal.finish({**_document(execution, planned), "dry_run": True}, ExitState.DIFFERENT)
     _require_agreement(terminal, execution, ask=ask)
-    result = _apply(terminal, execution)
+    result = _apply_changes(terminal, execution)
     complete = result.state is ExitState.DONE
     terminal.say(f"\n{applied_text(execution.plan.target, result.counts, result.problems, complete=complete)}")
     if result.message:
@@ -233,7 +233,7 @@ def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: boo
         raise PreconditionFailed("The plan was not approved. Nothing has been changed.")
 
 
-def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
+def _apply_changes(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
     """Apply and record; an error after the first recorded change is part of the result."""
     run = Run.open(execution.run_id)
     begin_run(terminal, run, execution.command, execution.conf)
