@@ -246,7 +246,8 @@ class Migration(_Procedure):
             names = await resolve(blue, request.namespaces)
             moved = await already_moved(blue, names, self.run.ledger)
         if len(moved) == len(names):
-            raise InvalidRequest(
+            # No invalid setting, which has an exit state of its own.
+            raise NotFound(
                 f"Earlier runs have moved all {len(names)} namespaces of the selection: there is nothing to do."
             )
         for name in moved:

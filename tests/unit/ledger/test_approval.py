@@ -75,9 +75,7 @@ def test_a_rule_that_is_written_wrong_opens_nothing() -> None:
         ApprovalRules.of({"PULSAR_FLEET_AUTO_APPROVE": "never"})
 
 
-def test_an_answer_in_airflow_by_the_requester_fails_and_a_rejection_counts(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_approval_by_the_requester_fails_and_a_rejection_counts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PULSAR_FLEET_OTHER_APPROVER", "true")
     monkeypatch.setattr(operators, "current_run", lambda _: run)
     context: Any = {}
