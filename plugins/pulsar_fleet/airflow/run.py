@@ -32,10 +32,12 @@ def current_run(context: Context) -> Run:
 
 def requester(context: Context) -> str:
     """The user who triggered this DAG run, or the run that it continues; else what created it."""
-    run, continued = context["dag_run"], context["params"].get("continues")
+    run, continued = context["dag_run"], str(context["params"].get("continues") or "")
     user = getattr(run, "triggering_user_name", None)
-    if not user and continued and (before := current_run(context).ledger.run(str(continued))):
-        user = before.requested_by
+    # By its id it is the run that the one before has started.
+    if not user and continued and fleet_run_id(context) == f"{continued}__wave-{context['params'].get('wave')}":
+        before = current_run(context).ledger.run(continued)
+        user = before and before.requested_by
     return str(user or f"Airflow, as a {getattr(run.run_type, 'value', run.run_type)} run")
 
 

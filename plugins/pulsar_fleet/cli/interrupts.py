@@ -122,7 +122,7 @@ class Interrupts:
             nonlocal signals
             signals += 1
             self.requested = self._pending = True
-            if signals == _HANGS:
+            if signals >= _HANGS:
                 raise KeyboardInterrupt
 
         for number in _SIGNALS:
@@ -149,6 +149,8 @@ class Interrupts:
 
         for number in _SIGNALS:
             signal.signal(number, receive)
+        # One that came before the handlers were set stops this step, and not only the next one.
+        early = early or (not signals and self._take())
         if early and last:
             receive(0, None)
         elif early:
@@ -156,5 +158,8 @@ class Interrupts:
         try:
             return await task
         finally:
-            # The loop waits for its threads.
-            _interrupt_at_once()
+            # The loop waits for its threads: what is finished first has ended, anything else is stopped.
+            if finish and not signals:
+                self._later()
+            else:
+                _interrupt_at_once()

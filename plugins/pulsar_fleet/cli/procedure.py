@@ -78,8 +78,10 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
                     terminal.note(f"Stopped before {after.id} began. {after.by_hand}")
                     state = ExitState.PARTLY
                     break
-                begun, conf, resumed = Run.open(after.id, this_process()), {**conf, **after.settings}, False
-                begin_run(terminal, begun, procedure.recorded_as or procedure.name, conf, command=word)
+                before, begun = begun, Run.open(after.id, this_process())
+                conf, resumed = {**conf, **after.settings}, False
+                name = procedure.recorded_as or procedure.name
+                begin_run(terminal, begun, name, conf, command=word, continues=before)
         terminal.finish({"runs": documents} if procedure.lists_runs else document, state)
 
     def changing(terminal: Terminal, conf: JsonObject, resume: Resume = None, yes: Yes = False) -> None:
@@ -261,7 +263,7 @@ class _ProcedureRun:
         if step is not self._procedure.always:
             # Before a change is noted.
             self._interrupts.stop()
-        if step.asks and not self._yes:
+        if step.asks:
             self._ask(step, session)
         with nullcontext() if step.reads else runner.noting_change(self._procedure, self._run):
             return self._step(step.name, partial(runner.wait_for, step), batch, step)
@@ -273,8 +275,8 @@ class _ProcedureRun:
             return
         changed = runner.may_have_changed(self._run)
         with self._interrupts.at_once():
-            require_approval(self._terminal, self._run, step.name, question.text, yes=False, changed=changed)
-            allowed = grant(self._terminal, self._run, question.permissions)
+            require_approval(self._terminal, self._run, step.name, question.text, yes=self._yes, changed=changed)
+            allowed = frozenset() if self._yes else grant(self._terminal, self._run, question.permissions)
         if allowed:
             self._conf = {**self._conf, "allow_changes": [*self._conf["allow_changes"], *sorted(allowed)]}
 

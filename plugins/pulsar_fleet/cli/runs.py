@@ -46,12 +46,16 @@ def new_run_id(command: str) -> str:
     return f"cli/{command}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
-def begin_run(terminal: Terminal, run: Run, procedure: str, conf: JsonObject, *, command: str = "") -> None:
+def begin_run(
+    terminal: Terminal, run: Run, procedure: str, conf: JsonObject, *, command: str = "", continues: Run | None = None
+) -> None:
     """Record that a run begins, and print its id: a process that is killed prints nothing any more.
 
     :param command: continues the run with --resume; empty if none does.
+    :param continues: the run whose requester has asked for this one too.
     """
-    by = f"{this_user()} on {gethostname()}"
+    before = continues.ledger.run(continues.id) if continues else None
+    by = (before and before.requested_by) or f"{this_user()} on {gethostname()}"
     ApprovalRules.of().require_request(conf, by)
     run.ledger.start_run(run.id, procedure, conf, by)
     continued = f" Should this process die: {command_line(command, '--resume', run.id)}" if command else ""
@@ -120,6 +124,17 @@ def require_approval(
     if not approved:
         state = "What an earlier attempt has changed stays" if changed else "Nothing has been changed"
         raise PreconditionFailed(f"The {subject or about} was not approved. {state}.")
+
+
+def require_permitted(*, yes: bool) -> None:
+    """Refuse a change that the operator of a command decides alone, where this installation wants another person's yes.
+
+    :param yes: `--yes` was given.
+    """
+    rules = ApprovalRules.of()
+    if yes:
+        rules.require_unasked("--yes")
+    rules.require_approver([this_user()], this_user())
 
 
 def _require_approver(rules: ApprovalRules, run: Run) -> None:

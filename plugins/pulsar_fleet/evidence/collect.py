@@ -65,8 +65,7 @@ def _ledger_records(run: Run, recorded: RecordedRun) -> Iterator[Record]:
         rows = audited_rows(run.ledger.engine, run.id, kind)
         yield from (Record(kind=kind, content=_plain(row), audit=digest) for row, digest in rows)
     for row, digest in audited_rows(run.ledger.engine, run.id, FACT):
-        kind = "approval" if row["kind"] == APPROVAL else DIGESTS
-        yield Record(kind=kind, content={"run_id": run.id, **row["content"]}, audit=digest)
+        yield Record(kind="approval" if row["kind"] == APPROVAL else DIGESTS, content=_plain(row), audit=digest)
     verdicts = {entry.key: entry.content for entry in entries if entry.kind == VERDICT}
     for verdict in run.ledger.verdicts(run.id):
         yield Record(kind=VERDICT, content=_plain(asdict(verdict)), audit=verdicts.get(verdict.scope, ""))

@@ -56,7 +56,8 @@ def evidence_page(evidence: Evidence) -> str:
         timeline=_timeline(phases, began, ended, colours),
         colours=list(colours.items()),
         request=json.dumps(own["conf"], indent=2, sort_keys=True),
-        approvals=_objects(evidence, "approval"),
+        # The answers of an earlier release are not inside a fact.
+        approvals=[row.get("content", row) for row in _objects(evidence, "approval")],
         verdicts=_objects(evidence, "verdict"),
         changes=_objects(evidence, "change"),
         phases=phases,

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.evidence.collect import ARTEFACT, DIGESTS, REPORT, ledger_and_artefacts
 from pulsar_fleet.evidence.document import Evidence, Record
 from pulsar_fleet.evidence.page import evidence_in, evidence_page
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.audit import RUN, check_chain, content_digest, entries_of, entry_at, identity_of, last_entry
+from pulsar_fleet.ledger.audit import (
+    CHANGE,
+    FACT,
+    INTENT,
+    PHASE,
+    RUN,
+    VERDICT,
+    AuditEntry,
+    check_chain,
+    content_digest,
+    entries_of,
+    entry_at,
+    identity_of,
+    last_entry,
+)
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.page import DOCUMENT, REPORTS, document_bytes
@@ -56,7 +71,9 @@ def verify_file(content: bytes, run_of: Run) -> VerifiedEvidence:
     # Records that were altered may not have what the page shows.
     if not problems and content != (evidence_page(evidence).encode() if is_page else evidence.to_bytes()):
         problems.append("The file is not what this release writes for its records: its text was altered.")
-    problems += _of_reports(evidence)
+    if problems:
+        return VerifiedEvidence(evidence=evidence, compared=False, problems=tuple(problems))
+    problems += [*_of_contents(evidence), *_of_reports(evidence)]
     run = Run(evidence.run_id, run_of.ledger, run_of.artefacts)
     if left_out := _not_here(evidence, run):
         return VerifiedEvidence(evidence=evidence, compared=False, problems=tuple(problems), left_out=left_out)
@@ -91,20 +108,42 @@ def _ids(run: Run) -> list[str]:
 
 def _not_here(evidence: Evidence, run: Run) -> str:
     """Why the ledger here is not the one to compare with; empty if it is."""
-    if evidence.ledger and evidence.ledger != identity_of(run.ledger.engine):
+    engine = run.ledger.engine
+    if entry_at(engine, evidence.audit_number) == evidence.audit_head:
+        return ""
+    if evidence.ledger and evidence.ledger != identity_of(engine):
         return "the ledger here is another one than it was made from"
     if not evidence.ledger and run.ledger.run(run.id) is None:
         return "the ledger here has no such run"
     return ""
 
 
+def _of_contents(evidence: Evidence) -> Iterator[str]:
+    """Each record against the digest that the ledger's chain has of it."""
+    for position, record in enumerate(evidence.records, 1):
+        if record.audit and content_digest(record.content) != record.audit:
+            yield f"Record {position} ({record.kind}) is not in the ledger: its content has another digest."
+
+
 def _of_reports(evidence: Evidence) -> Iterator[str]:
-    """Each report against the digest that the file has of it, newest last."""
-    digests = {str(content["run_id"]): content.get(DOCUMENT) for content in _contents(evidence, DIGESTS)}
-    for content in _contents(evidence, REPORT):
-        run_id = str(content["run_id"])
-        if run_id in digests and sha256(document_bytes(content.get("report"))).hexdigest() != digests[run_id]:
-            yield f"The report of run {run_id} is not the one that the run has stored last."
+    """Each report against the digests that the file has of the run's documents."""
+    stored, known = dict[str, str](), dict[str, set[str]]()
+    for content in _contents(evidence, ARTEFACT):
+        if content["name"] == DOCUMENT:
+            stored[str(content["run_id"])] = str(content["sha256"])
+    for content in _contents(evidence, DIGESTS):
+        known.setdefault(str(content["run_id"]), set()).add(str(content["content"].get(DOCUMENT)))
+    shown = {str(content["run_id"]): content for content in _contents(evidence, REPORT)}
+    for run_id in sorted({*stored, *known, *shown}):
+        if run_id not in shown:
+            yield f"The file has no report of run {run_id}, which has stored one."
+        elif "text" in shown[run_id] and run_id not in stored | known:
+            # Of an early release.
+            continue
+        elif sha256(document_bytes(shown[run_id].get("report"))).hexdigest() != stored.get(run_id) or stored[
+            run_id
+        ] not in known.get(run_id, {stored[run_id]}):
+            yield f"The report of run {run_id} is not the one that the run has stored."
 
 
 def _contents(evidence: Evidence, kind: str) -> list[JsonObject]:
@@ -112,9 +151,8 @@ def _contents(evidence: Evidence, kind: str) -> list[JsonObject]:
 
 
 def _against_ledger(evidence: Evidence, run: Run, now: Iterable[Record]) -> list[str]:
-    engine = run.ledger.engine
-    problems = [*check_chain(engine).problems]
-    number, last = evidence.audit_number, last_entry(engine)[0]
+    engine, number = run.ledger.engine, evidence.audit_number
+    problems, last = [*check_chain(engine).problems], last_entry(engine)[0]
     if number > last:
         problems.append(
             f"The ledger's audit chain ends with entry {last}, and had entry {number} when this was made: the ledger "
@@ -122,31 +160,86 @@ def _against_ledger(evidence: Evidence, run: Run, now: Iterable[Record]) -> list
         )
     elif entry_at(engine, number) != evidence.audit_head:
         problems.append(f"The ledger's audit chain has another entry {number} than when this was made.")
-    recorded = {_key(record): record for record in now if record.kind not in (ARTEFACT, REPORT)}
-    known = {*recorded, *((record.kind, "", content_digest(record.content)) for record in recorded.values())}
-    in_file = {_key(record) for record in evidence.records}
+    if evidence.ledger and evidence.ledger != identity_of(engine):
+        problems.append("The file names another ledger than the one whose entry it has.")
+    then = [entry for entry in entries_of(engine, _ids(run)) if entry.number <= number]
+    return [*problems, *_of_chain(evidence, run, then), *_of_older_records(evidence, run, then, now)]
+
+
+def _of_chain(evidence: Evidence, run: Run, then: Sequence[AuditEntry]) -> Iterator[str]:
+    """The records with an entry of the chain, in their order: a run's states, rows of each kind, newest verdicts."""
+    expected = list[tuple[str, str, str]]()
+    for run_id in _ids(run):
+        own = [entry for entry in then if entry.run_id == run_id]
+        for kind in (RUN, INTENT, CHANGE, PHASE, FACT):
+            expected += [(kind, run_id, entry.content) for entry in own if entry.kind == kind]
+        newest = {entry.key: entry.content for entry in own if entry.kind == VERDICT}
+        expected += [(VERDICT, run_id, newest[scope]) for scope in sorted(newest)]
+    found = [
+        (_LEDGER_KINDS.get(record.kind, record.kind), _run_id(record), record.audit) for record in evidence.records
+    ]
+    positions = [position for position, record in enumerate(evidence.records) if record.audit]
+    left = Counter(expected)
+    for position in positions:
+        if left[found[position]] == 0:
+            yield f"Record {position + 1} ({evidence.records[position].kind}) is not in the ledger."
+        left[found[position]] -= 1
+    for (kind, run_id, _), count in left.items():
+        if count > 0:
+            yield f"The ledger has a record ({kind}) of run {run_id} from before that the file lacks."
+    if not any(left.values()) and [found[position] for position in positions] != expected:
+        yield "The records of the file are in another order than those of the ledger."
+
+
+_LEDGER_KINDS = {"approval": FACT, DIGESTS: FACT}
+
+
+def _of_older_records(evidence: Evidence, run: Run, then: Sequence[AuditEntry], now: Iterable[Record]) -> Iterator[str]:
+    """The records that are older than the chain, and answers of an earlier release, which are in the store."""
+    chained = {entry.run_id for entry in then if entry.kind == RUN}
+    has_documents = run.artefacts.has(run.id)
+    recorded = {_key(record) for record in now if not record.audit and record.kind not in (ARTEFACT, REPORT)}
+    # An answer of an earlier release may be a fact by now.
+    answers = [record.content["content"] for record in now if record.audit and _is_answer(record)]
+    requests = {_run_id(record): _without_state(record.content) for record in now if record.kind == RUN}
+    in_file = {_key(record) for record in evidence.records if not record.audit}
     for position, record in enumerate(evidence.records, 1):
-        if record.kind not in (ARTEFACT, REPORT) and _key(record) not in known and (record.audit or record.kind != RUN):
-            problems.append(f"Record {position} ({record.kind}) is not in the ledger.")
-    then = {(entry.run_id, entry.content) for entry in entries_of(engine, _ids(run)) if entry.number <= number}
-    for key, record in recorded.items():
-        run_id = _run_id(record)
-        if record.audit and (run_id, record.audit) in then and key not in in_file:
-            problems.append(f"The ledger has a record ({record.kind}) of run {run_id} from before that the file lacks.")
-    return problems
+        if record.audit or record.kind in (ARTEFACT, REPORT):
+            continue
+        run_id, content = _run_id(record), record.content
+        if record.kind == RUN:
+            known = run_id not in chained and requests.get(run_id) == _without_state(content)
+        elif record.kind == "approval" and isinstance(content, dict):
+            answer = {name: value for name, value in content.items() if name != "run_id"}
+            known = _key(record) in recorded or answer in answers or not has_documents
+        else:
+            known = _key(record) in recorded
+        if not known:
+            yield f"Record {position} ({record.kind}) is not in the ledger."
+    for kind, digest in sorted(recorded - in_file):
+        if kind not in (RUN, "approval"):
+            yield f"The ledger has a record ({kind}, {digest[:12]}…) from before that the file lacks."
 
 
-def _key(record: Record) -> tuple[str, str, str]:
-    return record.kind, record.audit, content_digest(record.content)
+def _is_answer(record: Record) -> bool:
+    return record.kind == "approval" and isinstance(record.content, dict)
+
+
+def _without_state(content: Json) -> Json:
+    return {name: value for name, value in content.items() if name != "state"} if isinstance(content, dict) else None
+
+
+def _key(record: Record) -> tuple[str, str]:
+    return record.kind, content_digest(record.content)
 
 
 def _run_id(record: Record) -> str:
-    return str(record.content["run_id"]) if isinstance(record.content, dict) else ""
+    return str(record.content.get("run_id")) if isinstance(record.content, dict) else ""
 
 
 def _documents_left_out(evidence: Evidence, run: Run, now: Iterable[Record]) -> str:
     """Why the stored documents are not compared: a run that is not over writes them, also without a record."""
-    states = [str(content["state"]) for content in _contents(evidence, RUN) if content["run_id"] == run.id]
+    states = [str(content.get("state")) for content in _contents(evidence, RUN) if content.get("run_id") == run.id]
     later = any(entry.number > evidence.audit_number for entry in entries_of(run.ledger.engine, _ids(run)))
     if later:
         return "its documents are not compared, as the run has gone on since: make the evidence again"
@@ -162,8 +255,12 @@ _OVER = ("succeeded", "undone")
 
 def _against_documents(evidence: Evidence, now: Iterable[Record]) -> Iterator[str]:
     """A sentence for each document of the run that is not the one which it was when this was made."""
-    stored = {_key(record) for record in now}
-    for position, record in enumerate(evidence.records, 1):
-        if record.kind == ARTEFACT and isinstance(record.content, dict) and _key(record) not in stored:
-            what = f"{record.content['name']} of run {record.content['run_id']}"
-            yield f"Record {position} ({ARTEFACT}): {what} was replaced or removed since this was made."
+    stored = {_key(record): record.content for record in now if record.kind == ARTEFACT}
+    in_file = {_key(record): record.content for record in evidence.records if record.kind == ARTEFACT}
+    for key, content in in_file.items():
+        if key not in stored and isinstance(content, dict):
+            yield f"{content['name']} of run {content['run_id']} was replaced or removed since this was made."
+    names = {(content["run_id"], content["name"]) for content in in_file.values() if isinstance(content, dict)}
+    for content in stored.values():
+        if isinstance(content, dict) and (content["run_id"], content["name"]) not in names:
+            yield f"The store has {content['name']} of run {content['run_id']}, which the file lacks."

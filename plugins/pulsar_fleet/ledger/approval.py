@@ -93,8 +93,11 @@ class ApprovalRules:
         :raises InvalidRequest: one has a value that is none: nothing is approved by a mistake in writing.
         """
         waivers = environment.get(WAIVERS_VARIABLE)
+        approvers = environment.get(APPROVERS_VARIABLE)
+        if approvers is not None and not _users(approvers):
+            raise InvalidRequest(f"{APPROVERS_VARIABLE} names no user: name those who may approve, or remove it.")
         return cls(
-            approvers=_users(environment.get(APPROVERS_VARIABLE, "")),
+            approvers=_users(approvers or ""),
             other_person=_flag(environment, OTHER_APPROVER_VARIABLE, default=False),
             auto_approve=_flag(environment, AUTO_APPROVE_VARIABLE, default=True),
             waivers=None if waivers is None else _users(waivers) - {"nobody"},
@@ -126,10 +129,13 @@ class ApprovalRules:
             raise PreconditionFailed(
                 f"{person} may not approve here, by {APPROVERS_VARIABLE}: let {_or(self.approvers)} answer."
             )
-        if self.other_person and requested_by and _names(requested_by) & {*names}:
+        if self.other_person and (requested_by is None or _names(requested_by) & {*names}):
+            asked = (
+                "has asked for this run" if requested_by else "may have asked for this run, whose requester is unknown,"
+            )
             raise PreconditionFailed(
-                f"{person} has asked for this run and may not approve it, by {OTHER_APPROVER_VARIABLE}: let another "
-                "person answer."
+                f"{person} {asked} and may not approve it, by {OTHER_APPROVER_VARIABLE}: let another person answer"
+                f"{'' if requested_by else ', of a new run'}."
             )
 
     def require_unasked(self, by: str) -> None:

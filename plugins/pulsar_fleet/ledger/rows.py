@@ -84,7 +84,7 @@ class RecordedPhase:
 class RecordedFact:
     """What is known of a run besides its writes.
 
-    :param kind: `approval` or `reports`.
+    :param kind: `approval`, `reports` or `outcome`.
     """
 
     kind: str

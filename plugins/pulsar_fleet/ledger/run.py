@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import time
 from dataclasses import dataclass
-from getpass import getuser
 from typing import Self
 
 from pulsar_fleet.cluster.json import Json
@@ -50,10 +50,10 @@ class Run:
 
 
 def this_user() -> str:
-    """The system's user who runs this process."""
+    """The system's user who runs this process; not what its environment says, as `getpass.getuser` does."""
     try:
-        return getuser()
-    except (KeyError, OSError, ImportError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         # A container's user may have no name.
         return f"uid {os.getuid()}"
 

@@ -105,15 +105,21 @@ def is_planned(run: Run) -> bool:
 
 
 def require_planned(procedure: Procedure, run: Run) -> None:
-    """Refuse the steps of a run that an earlier release has planned, such as one that waited for its approval.
+    """Refuse the steps of a run that an earlier release has planned, and of one that nobody has approved.
 
-    :raises PreconditionFailed: there is no plan of this release.
+    :raises PreconditionFailed: there is no plan of this release, or no approval of it.
     """
     if procedure.check and procedure.begun is None and not is_planned(run):
         raise PreconditionFailed(
             f"This run has no plan of this release: it was planned before an upgrade. Clear its task "
             f"{procedure.checks or procedure.opening!r} with those behind it: it plans again and asks again. What the "
             "run has changed until now stays."
+        )
+    approval = read_approval(run)
+    if procedure.check and procedure.approves and (approval is None or approval["answer"] != APPROVED):
+        raise PreconditionFailed(
+            f"Nobody has approved this run: its task {procedure.approves!r} was marked, or its answer is to an earlier "
+            f"plan. Clear {procedure.approves!r}, and answer it."
         )
 
 

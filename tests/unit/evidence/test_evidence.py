@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -193,6 +194,51 @@ def chained_again(evidence: Evidence, records: Sequence[Record]) -> Evidence:
     return Evidence.chain(RUN, evidence.made_at, audit, records, ledger=evidence.ledger)
 
 
+@pytest.mark.parametrize(
+    ("forge", "problem"),
+    [
+        (lambda kept: [*kept, replace(kept[0], audit="", content=change(kept[0].content, "requested_by"))], "(run)"),
+        (lambda kept: [one for one in kept if one.kind != "report"], f"The file has no report of run {RUN}"),
+        (
+            lambda kept: [
+                replace(one, content={**dict(one.content), "run_id": f"{RUN}/contents"})
+                if one.kind == "report"
+                else one
+                for one in kept
+            ],
+            f"The report of run {RUN}/contents is not the one",
+        ),
+        (
+            lambda kept: [one for one in kept if one.kind != "artefact" or one.content["name"] != "wave/plan.json"],
+            f"The store has wave/plan.json of run {RUN}, which the file lacks",
+        ),
+        (lambda kept: [kept[1], kept[0], *kept[2:]], "in another order"),
+    ],
+    ids=["another request", "no report", "report of another run", "no document", "order"],
+)
+def test_a_file_that_was_chained_again_is_compared_record_by_record(
+    run: Run, forge: Callable[[list[Any]], list[Record]], problem: str
+) -> None:
+    evidence = collect(run)
+    again = chained_again(evidence, forge([*evidence.records]))
+    assert problem in "\n".join(verify_file(again.to_bytes(), run).problems)
+
+
+def test_a_file_that_names_another_ledger_is_compared_all_the_same(run: Run) -> None:
+    again = chained_again(replace(collect(run), ledger="another"), collect(run).records)
+    result = verify_file(again.to_bytes(), run)
+    assert (result.compared, result.problems) == (
+        True,
+        ("The file names another ledger than the one whose entry it has.",),
+    )
+
+
+def test_a_verdict_that_a_later_attempt_replaces_leaves_the_file_valid(run: Run) -> None:
+    content = files(run)["json"]
+    run.ledger.record_verdict(RUN, HOSTILE, verdict="FAIL", messages=1, summary="differs", artefact=None)
+    assert verify_file(content, run).problems == ()
+
+
 def test_documents_of_a_run_that_is_not_over_are_not_compared(run: Run) -> None:
     run.ledger.resume_run(RUN)
     content = files(run)["html"]
@@ -288,7 +334,8 @@ def test_an_answer_to_an_earlier_plan_is_void_and_stays_in_the_evidence(run: Run
     forget_approval(run)
     assert read_approval(run) is None
     store_approval(run, "wave 1 of 1", "Approve", by="dora")
-    answers = [(record["answer"], record["by"]) for record in collect(run).of("approval") if isinstance(record, dict)]
+    records = [record["content"] for record in collect(run).of("approval") if isinstance(record, dict)]
+    answers = [(answer["answer"], answer["by"]) for answer in records]
     assert answers == [("Approve", "anna"), ("Void", "the run, which plans again"), ("Approve", "dora")]
 
 
@@ -300,7 +347,7 @@ def test_an_answer_that_an_earlier_release_has_stored_counts(records: Path) -> N
     assert (read_approval(run) or {})["by"] == "anna"
     forget_approval(run)
     assert read_approval(run) is None
-    assert [record["by"] for record in collect(run).of("approval") if isinstance(record, dict)] == [
+    assert [record["content"]["by"] for record in collect(run).of("approval") if isinstance(record, dict)] == [
         "anna",
         "the run, which plans again",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from pulsar_fleet.airflow.operators import approval as operators
 from pulsar_fleet.cli.runs import begin_run, require_approval
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.ledger.approval import ApprovalRules, read_approval
-from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.ledger.run import Run, this_user
 
 WAIVER = {"id": "transactions-in-use", "who": "bela", "why": "none are open"}
 
@@ -94,7 +93,7 @@ def test_a_terminal_approves_nothing_where_another_person_must(records: Path, mo
     begin_run(terminal, run, "onboard_cluster", {})
     recorded = run.ledger.run(run.id)
     assert recorded is not None
-    assert str(recorded.requested_by).startswith(f"{getuser()} on ")
+    assert str(recorded.requested_by).startswith(f"{this_user()} on ")
     monkeypatch.setenv("PULSAR_FLEET_AUTO_APPROVE", "false")
     with pytest.raises(PreconditionFailed, match="--yes is forbidden here"):
         require_approval(terminal, run, "plan", "Make these 2 changes?", yes=True)

@@ -472,6 +472,13 @@ def test_a_run_that_an_earlier_release_has_planned_plans_again(session: Session)
     assert "nothing has been changed" not in report
     assert f"pulsar-fleet undo {run.id}/contents/green" in report
     asyncio.run(runner.check(examined, session))
+    # A task that a person marks as successful is no approval.
+    with pytest.raises(PreconditionFailed, match="Nobody has approved this run: its task 'approve_plan' was marked"):
+        runner.require_planned(examined, run)
+    store_approval(run, "plan", "Reject", by="anna")
+    with pytest.raises(PreconditionFailed, match="Nobody has approved this run"):
+        runner.require_planned(examined, run)
+    store_approval(run, "plan", "Approve", by="anna")
     runner.require_planned(examined, run)
 
 

@@ -55,9 +55,7 @@ class ClusterSensor(WaitingSensor):
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
         condition = self.condition()
-        if isinstance(condition, PhaseCondition):
-            return asyncio.run(condition.read())
-        cluster = cluster_connection(self.pulsar_conn_id)
+        cluster: Any = None if isinstance(condition, PhaseCondition) else cluster_connection(self.pulsar_conn_id)
         try:
             return asyncio.run(condition.read(cluster))
         except Unavailable as error:

@@ -15,7 +15,7 @@ from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, rea
 from pulsar_fleet.cli.commands.plans import PlanFile, make_plan
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Allow, AsJson, DryRun, Select, Subscriptions, Waivers, Yes
-from pulsar_fleet.cli.runs import begin_run, new_run_id
+from pulsar_fleet.cli.runs import begin_run, new_run_id, require_permitted
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cli.text import applied_text, findings_text, nothing_text
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -229,6 +229,9 @@ def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: boo
         raise PreconditionFailed(
             "Every change of this plan needs permission: allow each with --allow ID. Nothing has been changed."
         )
+    if execution.undoes is None:
+        # To undo something is not held up by a rule.
+        require_permitted(yes=not ask)
     if ask and not terminal.confirm(question_text):
         raise PreconditionFailed("The plan was not approved. Nothing has been changed.")
 

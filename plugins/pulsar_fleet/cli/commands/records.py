@@ -102,9 +102,16 @@ def audit(as_json: AsJson = False) -> None:
         result = check_chain(ledger.engine)
         problems = [*result.problems]
         try:
-            problems += altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))
+            artefacts, run_ids = Artefacts.open(), ledger.runs_with_facts(REPORTS)
+            problems += altered_reports(ledger, artefacts, run_ids)
+            absent = sum(not artefacts.has(run_id) for run_id in run_ids)
         except FleetError as error:
             terminal.note(f"The reports were not compared. {error}")
+            absent = 0
+        if absent:
+            terminal.note(
+                f"The artefact store here has nothing of {counted(absent, 'run')}: these reports were not compared."
+            )
         outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
         terminal.say(f"{counted(result.entries, 'entry')}, digest of the last {result.head}. {outcome}")
         document = {"entries": result.entries, "head": result.head, "problems": problems}

@@ -27,7 +27,6 @@ from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.verification.bounds.compaction import compacted_entries
 from pulsar_fleet.verification.bounds.continuation import Unprovable
-from pulsar_fleet.verification.bounds.topic_bounds import oldest_copy
 
 _SEARCHED = 1_000
 _LOOKED_AT = 64
@@ -73,6 +72,9 @@ async def _begin(
     blue: AdminClient, green: AdminClient, topic: TopicName, entries: Ledgers, names: tuple[str, str]
 ) -> int:
     """The number of blue's first entries that are older than the oldest copy on green; all of them without a copy."""
+    # NumPy comes with it, and every process of Airflow loads the plugin whose pages lead here.
+    from pulsar_fleet.verification.bounds.topic_bounds import oldest_copy
+
     try:
         target = Ledgers.of(await green.internal_stats(topic))
     except NotFound:

@@ -96,5 +96,7 @@ async def record_outcome(origin: ClusterConnection, target: ClusterConnection, r
     :raises NotFound: the run has no forecast.
     """
     outcome = await read_outcome(origin, target, stored_forecast(run), reach_seconds=REACH_SECONDS)
-    run.artefacts.write(run.id, OUTCOME, outcome.to_bytes())
+    written = run.artefacts.write(run.id, OUTCOME, outcome.to_bytes())
+    # Evidence that was made before says that the run has gone on since.
+    run.ledger.record_fact(run.id, "outcome", {OUTCOME: written.sha256})
     return outcome
