@@ -234,7 +234,7 @@ def test_operators_and_sensors_run(airflow: AirflowStack, blue: ClusterConnectio
 @pytest.mark.parametrize("dag", ["migrate_namespaces", "fail_back_namespaces", "onboard_cluster"])
 def test_no_backfill_starts_what_a_person_starts(airflow: AirflowStack, dag: str) -> None:
     body = {"dag_id": dag, "from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-03T00:00:00Z"}
-    answer = airflow._client.post("/api/v2/backfills", json=body)
+    answer = airflow.api.post("/api/v2/backfills", json=body)
     assert answer.is_client_error, answer.text
     assert "schedule" in answer.text
 
@@ -242,5 +242,5 @@ def test_no_backfill_starts_what_a_person_starts(airflow: AirflowStack, dag: str
 @pytest.mark.long
 def test_the_pages_answer(airflow: AirflowStack) -> None:
     for page, text in (("", "Fleet"), ("matrix", "Fleet"), ("replicators", "Fleet"), ("audit", "UNCHANGED")):
-        answer = airflow._client.get(f"/pulsar-fleet/{page}")
+        answer = airflow.api.get(f"/pulsar-fleet/{page}")
         assert (answer.status_code, text in answer.text) == (httpx.codes.OK, True), answer.text

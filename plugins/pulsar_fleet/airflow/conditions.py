@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.text import counted, did_you_mean, listed
@@ -21,7 +21,12 @@ _MESSAGE_SECONDS = 60.0
 
 
 class Condition(Protocol):
-    """A condition of one cluster; its fields are the arguments of a trigger, so they contain no secret."""
+    """A condition of one cluster; its fields are the arguments of a trigger, so they contain no secret.
+
+    Without `of_cluster` it reads the ledger only, and no connection is needed.
+    """
+
+    of_cluster: ClassVar[bool]
 
     async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
         """Whether it holds, and a sentence with the figures.
@@ -34,6 +39,7 @@ class Condition(Protocol):
 class BacklogCondition:
     """The backlog of a subscription is at most, or at least, so many entries; an entry has one message or a batch."""
 
+    of_cluster: ClassVar[bool] = True
     topic: str
     subscription: str
     at_most: int | None = None
@@ -66,6 +72,7 @@ class BacklogCondition:
 class MessageCondition:
     """A subscription has a message to deliver now: a backlog has delayed ones too, and those that a consumer holds."""
 
+    of_cluster: ClassVar[bool] = True
     topic: str
     subscription: str
     subscription_type: str
@@ -91,6 +98,7 @@ class MessageCondition:
 class SubscriptionCondition:
     """A subscription exists."""
 
+    of_cluster: ClassVar[bool] = True
     topic: str
     subscription: str
 
@@ -112,6 +120,7 @@ class SubscriptionCondition:
 class ReplicationCondition:
     """Replication to another cluster is connected, and has at most so many entries of a topic or namespace to send."""
 
+    of_cluster: ClassVar[bool] = True
     to_cluster: str
     topic: str | None = None
     namespace: str | None = None
@@ -143,6 +152,7 @@ class ReplicationCondition:
 class TerminationCondition:
     """A topic accepts no more messages: its owner, or a migration, has terminated all of its partitions."""
 
+    of_cluster: ClassVar[bool] = True
     topic: str
 
     async def read(self, cluster: ClusterConnection) -> tuple[bool, str]:
@@ -165,6 +175,7 @@ class TerminationCondition:
 class PhaseCondition:
     """The newest migration or failback of a namespace has entered a phase, by the ledger."""
 
+    of_cluster: ClassVar[bool] = False
     namespace: str
     phase: str
 
@@ -218,11 +229,10 @@ async def open_condition(condition: str, settings: Mapping[str, Any], pulsar_con
     from pulsar_fleet.airflow.hooks.pulsar import aread_connection
 
     restored: Condition = _CONDITIONS[condition](**settings)
-    if isinstance(restored, PhaseCondition):
-        return restored.read
 
     async def look() -> tuple[bool, str]:
-        return await restored.read(await aread_connection(pulsar_conn_id))
+        cluster: Any = await aread_connection(pulsar_conn_id) if restored.of_cluster else None
+        return await restored.read(cluster)
 
     return look
 

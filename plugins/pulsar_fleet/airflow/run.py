@@ -34,10 +34,13 @@ def requester(context: Context) -> str:
     """The user who triggered this DAG run, or the run that it continues; else what created it."""
     run, continued = context["dag_run"], str(context["params"].get("continues") or "")
     user = getattr(run, "triggering_user_name", None)
-    # By its id it is the run that the one before has started.
-    if not user and continued and fleet_run_id(context) == f"{continued}__wave-{context['params'].get('wave')}":
-        before = current_run(context).ledger.run(continued)
-        user = before and before.requested_by
+    if continued and not user:
+        from pulsar_fleet.ledger.run import Run
+        from pulsar_fleet.migration.procedure import wave_run_id
+
+        # By its id it is the run that the one before has started.
+        if fleet_run_id(context) == wave_run_id(continued, context["params"]["wave"]):
+            user = Run.open(continued).requester
     return str(user or f"Airflow, as a {getattr(run.run_type, 'value', run.run_type)} run")
 
 

@@ -54,8 +54,7 @@ def begin_run(
     :param command: continues the run with --resume; empty if none does.
     :param continues: the run whose requester has asked for this one too.
     """
-    before = continues.ledger.run(continues.id) if continues else None
-    by = (before and before.requested_by) or f"{this_user()} on {gethostname()}"
+    by = (continues and continues.requester) or f"{this_user()} on {gethostname()}"
     ApprovalRules.of().require_request(conf, by)
     run.ledger.start_run(run.id, procedure, conf, by)
     continued = f" Should this process die: {command_line(command, '--resume', run.id)}" if command else ""
@@ -116,7 +115,7 @@ def require_approval(
     if question:
         if yes:
             rules.require_unasked("--yes")
-        _require_approver(rules, run)
+        rules.require_approver([this_user()], run.requester)
     approved = yes or question is None or terminal.confirm(question)
     by = f"{this_user()} with --yes" if yes else f"{this_user()} on the terminal"
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -135,11 +134,6 @@ def require_permitted(*, yes: bool) -> None:
     if yes:
         rules.require_unasked("--yes")
     rules.require_approver([this_user()], this_user())
-
-
-def _require_approver(rules: ApprovalRules, run: Run) -> None:
-    recorded = run.ledger.run(run.id)
-    rules.require_approver([this_user()], recorded.requested_by if recorded else None)
 
 
 def approve_deletions(
@@ -163,7 +157,7 @@ def grant(terminal: Terminal, run: Run, wanted: Iterable[Permission]) -> frozens
     answers: dict[str, bool] = {}
     rules = ApprovalRules.of()
     for permission in wanted:
-        _require_approver(rules, run)
+        rules.require_approver([this_user()], run.requester)
         terminal.show(permission.text)
         answers[permission.id] = terminal.confirm(permission.question)
     granted = frozenset(name for name, answer in answers.items() if answer)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.evidence.collect import ARTEFACT, DIGESTS, REPORT, ledger_and_artefacts
 from pulsar_fleet.evidence.document import Evidence, Record
 from pulsar_fleet.evidence.page import evidence_in, evidence_page
-from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.artefacts import Artefacts, json_bytes
 from pulsar_fleet.ledger.audit import (
     CHANGE,
     FACT,
@@ -21,6 +22,7 @@ from pulsar_fleet.ledger.audit import (
     RUN,
     VERDICT,
     AuditEntry,
+    AuditResult,
     check_chain,
     content_digest,
     entries_of,
@@ -30,7 +32,7 @@ from pulsar_fleet.ledger.audit import (
 )
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.report.page import DOCUMENT, REPORTS, document_bytes
+from pulsar_fleet.report.page import DOCUMENT, REPORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +79,33 @@ def verify_file(content: bytes, run_of: Run) -> VerifiedEvidence:
     run = Run(evidence.run_id, run_of.ledger, run_of.artefacts)
     if left_out := _not_here(evidence, run):
         return VerifiedEvidence(evidence=evidence, compared=False, problems=tuple(problems), left_out=left_out)
-    now = [*ledger_and_artefacts(run)]
-    problems += _against_ledger(evidence, run, now)
-    left_out = _documents_left_out(evidence, run, now)
+    ids = [recorded.run_id for recorded in run.ledger.runs_below(run.id)]
+    entries, now = entries_of(run.ledger.engine, ids), [*ledger_and_artefacts(run)]
+    problems += _against_ledger(evidence, run, entries, now)
+    left_out = _documents_left_out(evidence, run, entries, now)
     if not left_out:
         problems += _against_documents(evidence, now)
-    problems += altered_reports(run.ledger, run.artefacts, _ids(run))
+    problems += _altered_reports(run.ledger, run.artefacts, ids)
     return VerifiedEvidence(evidence=evidence, compared=True, problems=tuple(problems), left_out=left_out)
 
 
-def altered_reports(ledger: Ledger, artefacts: Artefacts, run_ids: Iterable[str]) -> Iterator[str]:
+def audit_ledger(ledger: Ledger) -> tuple[AuditResult, str]:
+    """Check the whole audit chain, and the reports in the artefact store; and why reports were not compared, if any."""
+    result, problems = check_chain(ledger.engine), list[str]()
+    try:
+        artefacts, run_ids = Artefacts.open(), ledger.runs_with_facts(REPORTS)
+        problems += _altered_reports(ledger, artefacts, run_ids)
+        absent = sum(not artefacts.has(run_id) for run_id in run_ids)
+    except FleetError as error:
+        left_out = f"The reports were not compared. {error}"
+    else:
+        of_runs = counted(absent, "run")
+        left_out = f"The artefact store here has nothing of {of_runs}: these reports were not compared."
+        left_out = left_out if absent else ""
+    return replace(result, problems=(*result.problems, *problems)), left_out
+
+
+def _altered_reports(ledger: Ledger, artefacts: Artefacts, run_ids: Iterable[str]) -> Iterator[str]:
     """A sentence for each report that is not the one which the run has stored; of a run without documents here none."""
     for run_id in run_ids:
         recorded = ledger.facts(run_id, REPORTS)
@@ -100,10 +119,6 @@ def altered_reports(ledger: Ledger, artefacts: Artefacts, run_ids: Iterable[str]
                 yield f"{name} of run {run_id} is an earlier one than the last that the run has stored."
             elif reference.sha256 != digest:
                 yield f"{name} of run {run_id} was altered."
-
-
-def _ids(run: Run) -> list[str]:
-    return [recorded.run_id for recorded in run.ledger.runs_below(run.id)]
 
 
 def _not_here(evidence: Evidence, run: Run) -> str:
@@ -140,7 +155,7 @@ def _of_reports(evidence: Evidence) -> Iterator[str]:
         elif "text" in shown[run_id] and run_id not in stored | known:
             # Of an early release.
             continue
-        elif sha256(document_bytes(shown[run_id].get("report"))).hexdigest() != stored.get(run_id) or stored[
+        elif sha256(json_bytes(shown[run_id].get("report"))).hexdigest() != stored.get(run_id) or stored[
             run_id
         ] not in known.get(run_id, {stored[run_id]}):
             yield f"The report of run {run_id} is not the one that the run has stored."
@@ -150,7 +165,7 @@ def _contents(evidence: Evidence, kind: str) -> list[JsonObject]:
     return [content for content in evidence.of(kind) if isinstance(content, dict)]
 
 
-def _against_ledger(evidence: Evidence, run: Run, now: Iterable[Record]) -> list[str]:
+def _against_ledger(evidence: Evidence, run: Run, entries: Sequence[AuditEntry], now: Iterable[Record]) -> list[str]:
     engine, number = run.ledger.engine, evidence.audit_number
     problems, last = [*check_chain(engine).problems], last_entry(engine)[0]
     if number > last:
@@ -162,14 +177,14 @@ def _against_ledger(evidence: Evidence, run: Run, now: Iterable[Record]) -> list
         problems.append(f"The ledger's audit chain has another entry {number} than when this was made.")
     if evidence.ledger and evidence.ledger != identity_of(engine):
         problems.append("The file names another ledger than the one whose entry it has.")
-    then = [entry for entry in entries_of(engine, _ids(run)) if entry.number <= number]
-    return [*problems, *_of_chain(evidence, run, then), *_of_older_records(evidence, run, then, now)]
+    then = [entry for entry in entries if entry.number <= number]
+    return [*problems, *_of_chain(evidence, then), *_of_older_records(evidence, run, then, now)]
 
 
-def _of_chain(evidence: Evidence, run: Run, then: Sequence[AuditEntry]) -> Iterator[str]:
+def _of_chain(evidence: Evidence, then: Sequence[AuditEntry]) -> Iterator[str]:
     """The records with an entry of the chain, in their order: a run's states, rows of each kind, newest verdicts."""
     expected = list[tuple[str, str, str]]()
-    for run_id in _ids(run):
+    for run_id in sorted({entry.run_id for entry in then}):
         own = [entry for entry in then if entry.run_id == run_id]
         for kind in (RUN, INTENT, CHANGE, PHASE, FACT):
             expected += [(kind, run_id, entry.content) for entry in own if entry.kind == kind]
@@ -237,10 +252,10 @@ def _run_id(record: Record) -> str:
     return str(record.content.get("run_id")) if isinstance(record.content, dict) else ""
 
 
-def _documents_left_out(evidence: Evidence, run: Run, now: Iterable[Record]) -> str:
+def _documents_left_out(evidence: Evidence, run: Run, entries: Sequence[AuditEntry], now: Iterable[Record]) -> str:
     """Why the stored documents are not compared: a run that is not over writes them, also without a record."""
     states = [str(content.get("state")) for content in _contents(evidence, RUN) if content.get("run_id") == run.id]
-    later = any(entry.number > evidence.audit_number for entry in entries_of(run.ledger.engine, _ids(run)))
+    later = any(entry.number > evidence.audit_number for entry in entries)
     if later:
         return "its documents are not compared, as the run has gone on since: make the evidence again"
     if not states or states[-1] not in _OVER:

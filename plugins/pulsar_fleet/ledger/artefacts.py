@@ -145,8 +145,8 @@ class Artefacts:
                 yield name, Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
 
     def write_json(self, run_id: str, name: str, document: Json) -> Reference:
-        """Store a JSON document of a run, readable by people."""
-        return self.write(run_id, name, json.dumps(document, indent=2, sort_keys=True).encode())
+        """Store a JSON document of a run."""
+        return self.write(run_id, name, json_bytes(document))
 
     def read_json(self, reference: Reference) -> Json:
         """The JSON document of the reference; its digest is checked, see `read`."""
@@ -165,6 +165,11 @@ class Artefacts:
                 f"(sha256 {digest[:12]}…, expected {reference.sha256[:12]}…); run the step again that wrote it."
             )
         return content
+
+
+def json_bytes(document: Json) -> bytes:
+    """A JSON document as it is stored, readable by people."""
+    return json.dumps(document, indent=2, sort_keys=True).encode()
 
 
 def read_job_result(uri: str, job: str) -> bytes:

@@ -27,8 +27,8 @@ _OLDER = {INTENT: intents, CHANGE: changes, PHASE: phases}
 """The tables of records that may be older than the chain."""
 _APPENDED = {**_OLDER, FACT: facts}
 _ZERO = "0" * 64
-# Any number that no other application locks in the same database; another one guards migrations.
-_POSTGRESQL_LOCK = 5_081_250_418
+# Any numbers that no other application locks in the same PostgreSQL database.
+MIGRATION_LOCK, CHAIN_LOCK = 5_081_250_417, 5_081_250_418
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,21 @@ class AuditResult:
     head: str
     problems: tuple[str, ...]
 
+    def text(self) -> str:
+        """The outcome, with a line for each problem."""
+        return "\n".join(["CHANGED:", *self.problems]) if self.problems else "UNCHANGED."
 
-def lock(connection: sa.Connection) -> None:
-    """Let one process after the other append to the chain, until the transaction ends."""
+
+def lock(connection: sa.Connection, *locks: int) -> None:
+    """Let one process after the other append to the chain, until the transaction ends.
+
+    :param locks: taken one after the other where the database has several; by default that of the chain.
+    """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     elif connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
+        for number in locks or (CHAIN_LOCK,):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({number})")
 
 
 def begin(connection: sa.Connection) -> None:

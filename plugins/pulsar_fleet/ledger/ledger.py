@@ -14,7 +14,20 @@ import sqlalchemy as sa
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
-from pulsar_fleet.ledger.audit import CHANGE, FACT, INTENT, PHASE, RUN, VERDICT, append, lock, record_digest, run_digest
+from pulsar_fleet.ledger.audit import (
+    CHAIN_LOCK,
+    CHANGE,
+    FACT,
+    INTENT,
+    MIGRATION_LOCK,
+    PHASE,
+    RUN,
+    VERDICT,
+    append,
+    lock,
+    record_digest,
+    run_digest,
+)
 from pulsar_fleet.ledger.rows import (
     Intent,
     NewChange,
@@ -108,8 +121,6 @@ _LOCK_WAIT_SECONDS = 30
 _NAME_LENGTH = 250
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
-# Any number that no other application locks in the same database.
-_POSTGRESQL_LOCK = 5_081_250_417
 
 
 class Ledger:
@@ -177,7 +188,9 @@ class Ledger:
     def runs_below(self, run_id: str) -> Sequence[RecordedRun]:
         """A run, then those that it recorded below its name, such as `RUN/contents`, in their order."""
         below = runs.c.run_id.startswith(f"{run_id}/", autoescape=True)
-        return self._read(RecordedRun, runs, sa.or_(runs.c.run_id == run_id, below), order=runs.c.run_id)
+        # A database sorts texts by a collation of its own; evidence is compared in this order.
+        found = self._read(RecordedRun, runs, sa.or_(runs.c.run_id == run_id, below))
+        return sorted(found, key=lambda row: row.run_id)
 
     def newest_runs(self, count: int) -> Sequence[RecordedRun]:
         """The runs that began last, newest first."""
@@ -310,7 +323,8 @@ class Ledger:
 
     def verdicts(self, run_id: str) -> Sequence[RecordedVerdict]:
         """The run's verdicts, by scope."""
-        return self._read(RecordedVerdict, verdicts, verdicts.c.run_id == run_id, order=verdicts.c.scope)
+        found = self._read(RecordedVerdict, verdicts, verdicts.c.run_id == run_id)
+        return sorted(found, key=lambda row: row.scope)
 
     def verdicts_of(self, scope: str, newest: int = 20) -> Sequence[RecordedVerdict]:
         """The verdicts of all runs for one scope, newest first."""
@@ -382,13 +396,9 @@ def _migrate(engine: sa.Engine) -> None:
     from alembic.util import CommandError
 
     with engine.begin() as connection:
-        if engine.dialect.name == "sqlite":
-            # Of two processes that open a new ledger at the same time, one creates the tables.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        elif engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
-            # A process of an earlier release may append to the chain now, and a migration may too.
-            lock(connection)
+        # Of two processes that open a new ledger at the same time, one creates the tables. A process of an earlier
+        # release may append to the chain now, and a migration may too.
+        lock(connection, MIGRATION_LOCK, CHAIN_LOCK)
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         config.attributes["connection"] = connection

@@ -32,6 +32,12 @@ class Run:
         """The run in the default ledger and the default artefact store; a second call returns the same."""
         return cls(run_id, Ledger.open(), Artefacts.open(), process)
 
+    @property
+    def requester(self) -> str | None:
+        """The user who asked for it; None where the ledger does not know, or has no such run."""
+        recorded = self.ledger.run(self.id)
+        return recorded.requested_by if recorded else None
+
     def stored(self, name: str) -> Json:
         """The JSON document that the run stored under a name; None if it stored none."""
         reference = self.artefacts.find(self.id, name)

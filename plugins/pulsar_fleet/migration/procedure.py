@@ -305,6 +305,14 @@ class Migration(_Procedure):
         return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
 
 
+def wave_run_id(first: str, wave: int) -> str:
+    """The id of the run that continues a migration with its next wave.
+
+    :param first: the run that has planned the waves.
+    """
+    return f"{first}__wave-{wave}"
+
+
 def following_wave(run: Run, conf: Mapping[str, Any]) -> tuple[str, JsonObject] | None:
     """The id of the run for the next wave of the plan, and the settings that differ from those of this run.
 
@@ -314,7 +322,7 @@ def following_wave(run: Run, conf: Mapping[str, Any]) -> tuple[str, JsonObject] 
     first, number = request.continues or run.id, request.wave + 1
     if number > len(read_plan(replace(run, id=first)).waves):
         return None
-    return f"{first}__wave-{number}", {"continues": first, "wave": number}
+    return wave_run_id(first, number), {"continues": first, "wave": number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

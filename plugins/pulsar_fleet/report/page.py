@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -11,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.artefacts import json_bytes
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.document import Report
 
@@ -30,7 +30,7 @@ def store_report(run: Run, report: Report, *, picture: bytes | None = None) -> N
     :param picture: an SVG of this package, shown below the banner.
     """
     contents = {
-        DOCUMENT: document_bytes(report.to_json()),
+        DOCUMENT: json_bytes(report.to_json()),
         TEXT: report.markdown().encode(),
         PAGE: html_page(report, picture=picture).encode(),
     }
@@ -38,11 +38,6 @@ def store_report(run: Run, report: Report, *, picture: bytes | None = None) -> N
     run.ledger.record_fact(run.id, REPORTS, {name: sha256(content).hexdigest() for name, content in contents.items()})
     for name, content in contents.items():
         run.artefacts.write(run.id, name, content)
-
-
-def document_bytes(report: Json) -> bytes:
-    """The file `report.json` of a report's document."""
-    return json.dumps(report, indent=2, sort_keys=True).encode()
 
 
 def html_page(report: Report, *, picture: bytes | None = None) -> str:

@@ -39,7 +39,7 @@ class AirflowStack:
         self.folder = folder
         self.url = url
         self._process = GuardedProcess(folder / "process")
-        self._client = httpx.Client(base_url=url, timeout=CALL_SECONDS)
+        self.api = httpx.Client(base_url=url, timeout=CALL_SECONDS)
         self._released = False
 
     @classmethod
@@ -85,7 +85,7 @@ class AirflowStack:
 
     def stop(self) -> None:
         """End all of it. A second call does nothing."""
-        self._client.close()
+        self.api.close()
         self._process.stop()
 
     def wait_ready(self, *dag_ids: str) -> None:
@@ -93,21 +93,21 @@ class AirflowStack:
         not.
         """
         self._until(lambda: self._healthy(), "answer")
-        self._client.headers["Authorization"] = f"Bearer {self._token()}"
+        self.api.headers["Authorization"] = f"Bearer {self._token()}"
         self._until(lambda: all(self._knows(dag_id) for dag_id in dag_ids), f"know {', '.join(dag_ids)}")
 
     def put_connection(self, conn_id: str, **fields: Any) -> None:
         """Create or replace a connection."""
         body = {"connection_id": conn_id, **fields}
-        answer = self._client.post("/api/v2/connections", json=body)
+        answer = self.api.post("/api/v2/connections", json=body)
         if answer.status_code == httpx.codes.CONFLICT:
-            answer = self._client.patch(f"/api/v2/connections/{conn_id}", json=body)
+            answer = self.api.patch(f"/api/v2/connections/{conn_id}", json=body)
         answer.raise_for_status()
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a run; returns its id. A configuration that the form would not take is `PreconditionFailed`."""
-        self._client.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False}).raise_for_status()
-        answer = self._client.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"conf": dict(conf), "logical_date": None})
+        self.api.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False}).raise_for_status()
+        answer = self.api.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"conf": dict(conf), "logical_date": None})
         if answer.status_code == httpx.codes.BAD_REQUEST:
             raise PreconditionFailed(
                 f"Airflow did not take the configuration of {dag_id}: {answer.json().get('detail')}"
@@ -166,7 +166,7 @@ class AirflowStack:
         """
         time.sleep(_SCHEDULER_SEES_SECONDS)
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
-        self._client.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
+        self.api.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """A task's log as text, the message of an exception behind its line."""
@@ -179,24 +179,24 @@ class AirflowStack:
         retry=tenacity.retry_if_exception_type(httpx.TransportError), stop=tenacity.stop_after_attempt(5), reraise=True
     )
     def _get(self, path: str) -> Any:
-        answer = self._client.get(f"/api/v2{path}")
+        answer = self.api.get(f"/api/v2{path}")
         answer.raise_for_status()
         return answer.json()
 
     def _healthy(self) -> bool:
         try:
-            health = self._client.get("/api/v2/monitor/health").json()
+            health = self.api.get("/api/v2/monitor/health").json()
         except (httpx.HTTPError, ValueError):
             return False
         return all(health.get(part, {}).get("status") == "healthy" for part in ("scheduler", "metadatabase"))
 
     def _token(self) -> str:
-        answer = self._client.get("/auth/token")
+        answer = self.api.get("/auth/token")
         answer.raise_for_status()
         return str(answer.json()["access_token"])
 
     def _knows(self, dag_id: str) -> bool:
-        return self._client.get(f"/api/v2/dags/{dag_id}").status_code == httpx.codes.OK
+        return self.api.get(f"/api/v2/dags/{dag_id}").status_code == httpx.codes.OK
 
     def _until(self, holds: Callable[[], bool], verb: str) -> None:
         deadline = time.monotonic() + START_SECONDS

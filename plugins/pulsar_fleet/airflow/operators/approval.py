@@ -89,7 +89,6 @@ def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> Non
     by = who if isinstance(who, str) else str(who.get("name") or who.get("id"))
     at = str(answer.get("responded_at") or "")
     if APPROVED in answer["chosen_options"] and not isinstance(who, str):
-        recorded = run.ledger.run(run.id)
         names = [str(who[key]) for key in ("id", "name") if who.get(key)]
-        ApprovalRules.of().require_approver(names, recorded.requested_by if recorded else None)
+        ApprovalRules.of().require_approver(names, run.requester)
     store_approval(run, about, ", ".join(answer["chosen_options"]), by=by, at=at)

@@ -55,7 +55,7 @@ class ClusterSensor(WaitingSensor):
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
         condition = self.condition()
-        cluster: Any = None if isinstance(condition, PhaseCondition) else cluster_connection(self.pulsar_conn_id)
+        cluster: Any = cluster_connection(self.pulsar_conn_id) if condition.of_cluster else None
         try:
             return asyncio.run(condition.read(cluster))
         except Unavailable as error:

@@ -23,7 +23,7 @@ from pulsar_fleet.airflow.web.visitor import visitor_of
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
-from pulsar_fleet.evidence.verify import altered_reports
+from pulsar_fleet.evidence.verify import audit_ledger
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import frame_script_source
 from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
@@ -36,11 +36,10 @@ from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespace
 from pulsar_fleet.fleet.replicators import read_watched
 from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.cluster_notes import read_notes
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.report.page import PAGE, REPORTS
+from pulsar_fleet.report.page import PAGE
 
 _POLICY = (
     f"default-src 'none'; script-src {frame_script_source()}; style-src 'unsafe-inline'; img-src data:; "
@@ -136,11 +135,9 @@ def evidence(run: str) -> HTMLResponse:
 @app.get("/audit")
 def audit() -> HTMLResponse:
     """Whether a record of the ledger, or a report, was altered, added or removed past this package."""
-    ledger = Ledger.open()
-    result = check_chain(ledger.engine)
-    problems = [*result.problems, *altered_reports(ledger, Artefacts.open(), ledger.runs_with_facts(REPORTS))]
-    outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
-    return HTMLResponse(_text_page("Audit chain", f"{outcome}\nEntries: {result.entries:,}. Last: {result.head}"))
+    result, left_out = audit_ledger(Ledger.open())
+    lines = [result.text(), *filter(None, [left_out]), f"Entries: {result.entries:,}. Last: {result.head}"]
+    return HTMLResponse(_text_page("Audit chain", "\n".join(lines)))
 
 
 def _text_page(title: str, text: str) -> str:

@@ -11,19 +11,18 @@ from typer.core import TyperGroup
 
 from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
-from pulsar_fleet.evidence.verify import altered_reports, verify_file
+from pulsar_fleet.evidence.verify import audit_ledger, verify_file
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.audit import check_chain
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.report.page import REPORTS, TEXT
+from pulsar_fleet.report.page import TEXT
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -98,24 +97,12 @@ def audit(as_json: AsJson = False) -> None:
     """Check the audit chain of the ledger: what was altered, added or removed past this package, and reports."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        ledger = Ledger.open()
-        result = check_chain(ledger.engine)
-        problems = [*result.problems]
-        try:
-            artefacts, run_ids = Artefacts.open(), ledger.runs_with_facts(REPORTS)
-            problems += altered_reports(ledger, artefacts, run_ids)
-            absent = sum(not artefacts.has(run_id) for run_id in run_ids)
-        except FleetError as error:
-            terminal.note(f"The reports were not compared. {error}")
-            absent = 0
-        if absent:
-            terminal.note(
-                f"The artefact store here has nothing of {counted(absent, 'run')}: these reports were not compared."
-            )
-        outcome = "\n".join(["CHANGED:", *problems]) if problems else "UNCHANGED."
-        terminal.say(f"{counted(result.entries, 'entry')}, digest of the last {result.head}. {outcome}")
-        document = {"entries": result.entries, "head": result.head, "problems": problems}
-        terminal.finish(document, ExitState.DIFFERENT if problems else ExitState.DONE)
+        result, left_out = audit_ledger(Ledger.open())
+        if left_out:
+            terminal.note(left_out)
+        terminal.say(f"{counted(result.entries, 'entry')}, digest of the last {result.head}. {result.text()}")
+        document = {"entries": result.entries, "head": result.head, "problems": list(result.problems)}
+        terminal.finish(document, ExitState.DIFFERENT if result.problems else ExitState.DONE)
 
 
 def runs(
@@ -160,9 +147,8 @@ def _details(run: Run) -> dict[str, list[str]]:
     phases = {entry.namespace: entry for entry in run.ledger.phases(run.id)}
     changes = Counter((change.cluster, change.outcome) for change in run.ledger.changes(run.id))
     approval, report = read_approval(run), run.artefacts.find(run.id, TEXT)
-    recorded = run.ledger.run(run.id)
     return {
-        "asked by": [recorded.requested_by] if recorded and recorded.requested_by else [],
+        "asked by": [run.requester] if run.requester else [],
         "approval": [f"{approval['answer']} by {approval['by']} at {approval['at']}"] if approval else [],
         "phase": [f"{name} {entry.phase} at {utc(entry.at):%H:%M:%S}" for name, entry in sorted(phases.items())],
         "changes": [f"{cluster}: {count:,} {outcome}" for (cluster, outcome), count in sorted(changes.items())],
