@@ -76,7 +76,8 @@ def test_seven_procedures_succeed_and_no_secret_is_written(
         strategy="redirect",
         auto_approve=True,
     )
-    run("fail_back_namespaces", **moving, namespaces=[str(back)], strategy="redirect", allow_removal=True)
+    conf = {"strategy": "redirect", "allow_removal": True, "auto_approve": True}
+    run("fail_back_namespaces", **moving, namespaces=[str(back)], **conf)
 
     assert leaking(texts_below(records), fleet.secrets) == []
     assert leaking(((f"run {number}", text) for number, text in enumerate(outputs)), fleet.secrets) == []

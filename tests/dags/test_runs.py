@@ -106,7 +106,7 @@ def test_a_moved_namespace_is_brought_back(
     assert (moved["restore_blue"], moved["plan_next_run"]) == ("success", "skipped")
     listed = states(play("fail_back_namespaces", **conf))
     assert (listed["check_failback"], listed["reopen_blue"]) == ("failed", "upstream_failed")
-    returned = play("fail_back_namespaces", **conf, allow_removal=True)
+    returned = play("fail_back_namespaces", **conf, allow_removal=True, auto_approve=True)
     assert set(states(returned).values()) == {"success"}
     assert report(returned).startswith("# Migrated 1 namespace, 1 topic, from green to blue")
     _publish(blue, topic, leave_out=None)

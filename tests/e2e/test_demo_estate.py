@@ -100,6 +100,7 @@ async def migrate(airflow: AirflowStack, *selection: str) -> None:
 
 async def fail_back(airflow: AirflowStack, leaving: ClusterConnection, form: dict[str, Any]) -> dict[str, set[str]]:
     """Send the form, do what its refusal says and no more, and send it again; returns the blockers."""
+    form = {**form, "auto_approve": True}
     _, refusal = await run(airflow, FAIL_BACK, **form)
     refused, remedies = blockers(refusal), dict[str, Any]()
     if namespaces := refused.get("history-cannot-return"):

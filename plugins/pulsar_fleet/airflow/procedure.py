@@ -76,7 +76,7 @@ def procedure_dag(
         checked = _check(procedure) if procedure.checks else opened
         make = partial(_step, procedure, spark_jobs, emitted)
         before = [opened, *_stages(procedure.looks, make), checked] if procedure.checks else [opened]
-        if procedure.check and procedure.approves:
+        if procedure.check:
             before.append(PlanApprovalOperator(task_id=procedure.approves, planned=checked))
         if isinstance(work := procedure.work, Batches):
             work_done = [_mapped(work, make, opened)]
@@ -214,10 +214,7 @@ def _step(
         from pulsar_fleet.procedures import runner
 
         if step in procedure.each:
-            context = get_current_context()
-            runner.require_planned(procedure, current_run(context))
-            if not (procedure.approves or step.reads or procedure.may_change(context["params"])):
-                raise AirflowSkipException("Dry run: every check passed. Nothing has been changed.")
+            runner.require_planned(procedure, current_run(get_current_context()))
         of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})

@@ -299,7 +299,7 @@ class _ProcedureRun:
         if checked.refusal:
             raise PreconditionFailed(checked.refusal)
         question = (checked.question or f"Make these {planned['changes']} changes?") if planned["changes"] else None
-        self._current = self._procedure.approves or self._current
+        self._current = self._procedure.approves
         subject = checked.about or "plan"
         with self._interrupts.at_once():
             require_approval(self._terminal, self._run, planned["about"], question, yes=self._yes, subject=subject)

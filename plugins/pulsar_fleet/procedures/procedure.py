@@ -317,8 +317,7 @@ class Procedure:
     :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
-    :param approves: id of the task that waits for approval; empty: only the terminal asks, in Airflow the run is
-        triggered with its permission.
+    :param approves: id of the task that waits for approval.
     :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
         Neither its steps nor its report read a plan that the runner has stored; its check stores the findings.
     :param always: a step at the end, also after a failure or Ctrl-C, which it finishes first.
@@ -380,8 +379,7 @@ class Procedure:
         if self.check is None:
             return {**named, **self.own_settings}
         dry_run = setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing.")
-        asked = approval("the plan") if self.approves else {}
-        return {**named, **self.own_settings, **asked, "dry_run": dry_run} | dict(self.own_settings)
+        return {**named, **self.own_settings, **approval("the plan"), "dry_run": dry_run} | dict(self.own_settings)
 
     @property
     def each(self) -> tuple[Step, ...]:
@@ -399,7 +397,7 @@ class Procedure:
 
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
-        checked = filter(None, (self.checks, self.approves)) if self.check else ()
+        checked = (*filter(None, [self.checks]), self.approves) if self.check else ()
         return (
             self.opening,
             *(step.name for step in self.looks),

@@ -116,7 +116,7 @@ def require_planned(procedure: Procedure, run: Run) -> None:
             "run has changed until now stays."
         )
     approval = read_approval(run)
-    if procedure.check and procedure.approves and (approval is None or approval["answer"] != APPROVED):
+    if procedure.check and (approval is None or approval["answer"] != APPROVED):
         raise PreconditionFailed(
             f"Nobody has approved this run: its task {procedure.approves!r} was marked, or its answer is to an earlier "
             f"plan. Clear {procedure.approves!r}, and answer it."

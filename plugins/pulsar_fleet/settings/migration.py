@@ -194,6 +194,7 @@ FAILBACK_SETTINGS = {
     **PROOF,
     **DRAIN,
     **UNLOAD,
+    **approval("the failback"),
     "dry_run": setting(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
 }
 
