@@ -9,26 +9,8 @@ The page of the migration in *Fleet* has a link that fills in the form. `docs/ab
 
 from __future__ import annotations
 
-from airflow.sdk import dag
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.abort import ABORT
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import overrides
-from pulsar_fleet.settings.migration import ABORT_SETTINGS
-
-
-@dag(
-    schedule=None,
-    max_active_runs=1,
-    params=form(ABORT_SETTINGS),
-    default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
-    tags=["pulsar", "migration"],
-    **run_alerts("abort_migration"),
-)
-def abort_migration():
-    overrides.abort_run()
-
-
-abort_migration()
+# read_request → check_abort → approve_abort → abort_run → write_report
+abort_migration = procedure_dag(ABORT, doc_md=__doc__, tags=["pulsar", "migration"], max_active_runs=1)

@@ -24,8 +24,8 @@ from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.failback import FAILBACK
 
 # read_request → check_failback → approve_failback → reopen_blue → check_gates → prepare_blue → freeze_green →
-# start_replication → wait_replicated → verify_copy → cut_over → [verify_subscriptions, wait_drained] → verify_messages → clean_up_green →
-# restore_green → write_report
+# start_replication → wait_replicated → verify_copy → cut_over → [verify_subscriptions, wait_drained] →
+# verify_messages → clean_up_green → restore_green → write_report
 fail_back_namespaces = procedure_dag(
     FAILBACK,
     doc_md=__doc__,

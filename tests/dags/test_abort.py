@@ -13,7 +13,7 @@ from airflow.models import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
-from tests.support.dag_runs import states
+from tests.support.dag_runs import report, states
 from tests.support.migration import Migration, make, migration, overridden
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -26,7 +26,6 @@ from pulsar_fleet.migration.steps import freeze_blue
 pytestmark = [pytest.mark.migration, pytest.mark.cluster]
 
 Play = Callable[..., Any]
-TASK = "abort_run"
 
 
 @pytest.fixture
@@ -50,7 +49,9 @@ def test_a_failed_migration_is_undone(play: Play, moving: Migration) -> None:
     before, frozen = asyncio.run(freeze(moving))
     assert frozen != before
     moving.run.ledger.finish_run(moving.run.id, "failed")
-    assert states(play("abort_migration", run=moving.run.id)) == {TASK: "success"}
+    undone = play("abort_migration", run=moving.run.id, auto_approve=True)
+    assert set(states(undone).values()) == {"success"}
+    assert report(undone).startswith(f"# {moving.run.id} is undone.")
     assert asyncio.run(settings(moving)) == before
     recorded = moving.run.ledger.run(moving.run.id)
     assert recorded
@@ -65,20 +66,26 @@ def test_a_migration_that_goes_on_is_not_undone(play: Play, moving: Migration) -
     running.state = DagRunState.RUNNING
     with create_session() as session:
         session.add(running)
-    assert states(play("abort_migration", run=moving.run.id)) == {TASK: "failed"}
+    assert refused(play("abort_migration", run=moving.run.id, auto_approve=True))
     assert asyncio.run(settings(moving)) == frozen
     with create_session() as session:
         session.merge(running).state = DagRunState.FAILED
-    assert states(play("abort_migration", run=moving.run.id)) == {TASK: "success"}
+    assert set(states(play("abort_migration", run=moving.run.id, auto_approve=True)).values()) == {"success"}
 
 
 def test_connections_that_lead_elsewhere_undo_nothing(play: Play, moving: Migration) -> None:
     _, frozen = asyncio.run(freeze(moving))
     moving.run.ledger.finish_run(moving.run.id, "failed")
     swapped = {"blue": "pulsar_green", "green": "pulsar_blue"}
-    assert states(play("abort_migration", run=moving.run.id, **swapped)) == {TASK: "failed"}
+    assert refused(play("abort_migration", run=moving.run.id, auto_approve=True, **swapped))
     assert asyncio.run(settings(moving)) == frozen
-    assert states(play("abort_migration", run=moving.run.id)) == {TASK: "success"}
+    assert set(states(play("abort_migration", run=moving.run.id, auto_approve=True)).values()) == {"success"}
+
+
+def refused(run: Any) -> bool:
+    """Whether its first task has failed, and nothing was undone."""
+    of_tasks = states(run)
+    return (of_tasks["read_request"], of_tasks["abort_run"]) == ("failed", "upstream_failed")
 
 
 async def freeze(moving: Migration) -> tuple[Any, Any]:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cli import all_commands
+from pulsar_fleet.procedures.abort import ABORT
 from pulsar_fleet.procedures.failback import FAILBACK
 from pulsar_fleet.procedures.migration import MIGRATION
 from pulsar_fleet.procedures.procedure import Procedure
 
 
-@pytest.mark.parametrize("procedure", [MIGRATION, FAILBACK], ids=["migrate", "fail-back"])
+@pytest.mark.parametrize("procedure", [MIGRATION, FAILBACK, ABORT], ids=["migrate", "fail-back", "abort"])
 def test_every_step_on_the_terminal_is_a_task_of_the_dag(dag_bag: Any, procedure: Procedure) -> None:
     assert set(procedure.steps()) == {task.task_id for task in dag_bag.dags[procedure.name].tasks}
 
@@ -26,6 +27,7 @@ WHOLE = {
     "verify_read_only": "verify-read-only",
     "migrate_namespaces": "migrate",
     "fail_back_namespaces": "fail-back",
+    "abort_migration": "abort",
 }
 # Of Airflow: who answers and when, and from which size a Spark job reads. A command asks at once and reads by itself.
 ONLY_IN_FORMS = {"approval_hours", "auto_approve", "spark_above_entries", "compare_in_spark"}

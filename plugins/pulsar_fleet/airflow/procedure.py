@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from airflow.sdk import AssetAlias
+    from airflow.sdk import AssetAlias, Context
 
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
@@ -272,8 +272,17 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
 
     async def run() -> Result:
         connections = read_connections(procedure, conf, of_step.get("batch"))
-        opened = open_session(conf, current_run(context), connections, dag_parsing=dag_parsing, **of_step)
+        of_run = {"dag_parsing": dag_parsing, "goes_on": partial(_goes_on, context), **of_step}
+        opened = open_session(conf, current_run(context), connections, **of_run)
         async with opened as session:
             return await work(session)
 
     return asyncio.run(run())
+
+
+def _goes_on(context: Context, run_id: str) -> bool:
+    """Whether Airflow executes a run that the ledger has as running."""
+    recorded, (dag_id, _, name) = current_run(context).ledger.run(run_id), run_id.partition("/")
+    if recorded is None or recorded.state != "running" or dag_id == "cli":
+        return False
+    return context["ti"].get_dagrun_state(dag_id=dag_id, run_id=name) in ("queued", "running")

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Migrate namespaces": {
         "migrate": "migration:MIGRATION",
         "fail-back": "failback:FAILBACK",
-        "abort": "abort",
+        "abort": "abort:ABORT",
         "restore": "restore",
     },
     "Replicate": {

@@ -51,11 +51,7 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
 
     options = with_settings(
         procedure.settings,
-        arguments={
-            name: text if name in procedure.own_settings else f"{text} {CLUSTER_HELP}"
-            for name, text in procedure.clusters.items()
-            if name in procedure.required
-        },
+        arguments={name: _argument_help(procedure, name) for name in procedure.arguments},
         required=False,
     )
 
@@ -93,6 +89,12 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
     command = options(reading if procedure.changes is None else changing)
     command.__doc__ = f"{procedure.summary} After Ctrl-C --resume continues."
     return command
+
+
+def _argument_help(procedure: Procedure, name: str) -> str:
+    if name in procedure.own_settings:
+        return procedure.clusters.get(name) or procedure.own_settings[name].description
+    return f"{procedure.clusters[name]} {CLUSTER_HELP}"
 
 
 def main(procedure: Procedure) -> None:
@@ -387,8 +389,9 @@ def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConn
 def _begun(
     terminal: Terminal, procedure: Procedure, conf: JsonObject, word: str, *, yes: bool
 ) -> tuple[Run, JsonObject]:
-    if missing := [name for name in procedure.required if not conf[name]]:
-        raise UsageError(f"Name the {missing[0].replace('_', ' ')}: its admin URL or its Airflow connection id.")
+    if missing := [name for name in procedure.arguments if not conf[name]]:
+        what = "its admin URL or its Airflow connection id." if missing[0] in procedure.clusters else "its id."
+        raise UsageError(f"Name the {missing[0].replace('_', ' ')}: {what}")
     for name, setting in procedure.settings.items():
         if setting.schema.get("minItems") and not conf.get(name) and not conf.get(setting.unless):
             option = (setting.option or name).replace("_", "-")

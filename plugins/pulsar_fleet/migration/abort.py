@@ -20,6 +20,7 @@ from pulsar_fleet.migration.artefacts import ABORTED
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import clear_flag
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
+from pulsar_fleet.migration.failback.steps import close_reopened
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import held, release
@@ -27,6 +28,7 @@ from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.prepare.target import read_reserved_subscriptions
 from pulsar_fleet.migration.repoint.steps import read_state
+from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
@@ -42,13 +44,15 @@ class AbortResult(Document):
     """What an abort undid, one text for each change.
 
     :param kept: what the run created and a client uses, or what cannot be undone.
+    :param closed: of a failback, the namespaces that the cluster they left redirects again.
     """
 
-    flags: tuple[str, ...]
-    replication: tuple[str, ...]
-    overrides: tuple[str, ...]
-    removed: tuple[str, ...]
-    kept: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    replication: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
 
 async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
@@ -81,6 +85,34 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
     )
     run.artefacts.write_json(run.id, ABORTED, result.to_json())
     return result
+
+
+async def abort_failback(clusters: Sides, run: Run, moves: Moves | None) -> AbortResult:
+    """As `abort_migration`, of a failback: blue redirects again what the run has reopened, then the rest is undone.
+
+    :param clusters: blue, to which the namespaces return, comes first.
+    :param moves: None if the run has reopened namespaces only.
+    """
+    sides = clusters.reversed()
+    if moves:
+        await require_reversible(sides, run, moves)
+    names = touched_namespaces(run)
+    async with held(sides, run, names):
+        closed = await close_reopened(clusters, run, names)
+    if moves:
+        return replace(await abort_migration(sides, run, moves), closed=closed)
+    await release(sides, run)
+    result = AbortResult(closed=closed)
+    run.artefacts.write_json(run.id, ABORTED, result.to_json())
+    return result
+
+
+def touched_namespaces(run: Run) -> list[NamespaceName]:
+    """The namespaces that a run moves or has entered a phase for."""
+    moves = find_moves(run)
+    moved = [move.namespace for move in moves.moves] if moves else []
+    entered = [NamespaceName.parse(entry.namespace) for entry in run.ledger.phases(run.id)]
+    return [*dict.fromkeys([*moved, *entered])]
 
 
 async def require_reversible(sides: Sides, run: Run, moves: Moves) -> None:

@@ -427,7 +427,7 @@ class Failback(_Procedure):
     async def restore(self) -> tuple[str, ...] | None:
         """Close blue again for the namespaces that were reopened and not cut over, and restore green's settings."""
         entered = dict.fromkeys(NamespaceName.parse(entry.namespace) for entry in self.run.ledger.phases(self.run.id))
-        closed = await failback_steps.abort_failback(self.clusters, self.run, list(entered))
+        closed = await failback_steps.close_reopened(self.clusters, self.run, list(entered))
         return (*closed, *(await self._restore_settings(delete_topics=False) or ()))
 
 

@@ -38,6 +38,7 @@ class Session:
     :param say: shows a line of progress.
     :param stopping: whether a person has asked to stop; a step with `finish` asks it between two of its parts.
     :param kept: what the looks of a wait keep, in one process.
+    :param goes_on: whether Airflow executes a run; on the terminal none is.
     :param dag_parsing: reads Airflow's settings for the parsing of DAG files; None on the terminal.
     """
 
@@ -51,6 +52,7 @@ class Session:
     stopping: Callable[[], bool] = field(default=lambda: False)
     kept: dict[str, Any] = field(default_factory=dict)
     dag_parsing: Callable[[], DagParsing] | None = None
+    goes_on: Callable[[str], bool] = field(default=lambda run_id: False)  # noqa: ARG005
 
     def stored_at(self, name: str) -> str:
         """The name of a document of a step among those of the run: of a batch in its folder."""
@@ -302,6 +304,7 @@ class Procedure:
     :param name: the id of the DAG, such as `unload_namespaces`.
     :param summary: one sentence, for the help of the command and the page of the DAG.
     :param clusters: setting that names a cluster's connection, or a list of them in `own_settings` → what it is.
+    :param clusters_of: the connections that a run takes from the records, of settings that are empty.
     :param own_settings: its other settings; those of the approval and of a dry run are added where it has a check.
     :param validate: refuses settings by `InvalidRequest` before any call.
     :param work: its steps, or one `Batches` of them.
@@ -333,6 +336,7 @@ class Procedure:
     summary: str
     clusters: Mapping[str, str]
     own_settings: Settings
+    clusters_of: Callable[[JsonObject], JsonObject] = field(default=lambda conf: {})  # noqa: ARG005
     work: tuple[Step, ...] | Batches
     require: Callable[[Session], Awaitable[None]] | None = None
     looks: tuple[Step, ...] = ()
@@ -410,6 +414,7 @@ class Procedure:
 
     def connections(self, conf: JsonObject, batch: JsonObject | None = None) -> dict[str, list[str]]:
         """Setting → the names of connections that it has in a run, and those of a batch."""
+        conf = {**conf, **self.clusters_of(conf)}
         named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}
         return {name: [*filter(None, names)] for name, names in named.items()} | self.batch_connections(batch)
 
@@ -419,6 +424,7 @@ class Procedure:
         return {key: [(batch or {})[key]] for key in keys}
 
     @property
-    def required(self) -> tuple[str, ...]:
-        """The clusters without which there is no run."""
-        return tuple(name for name in self.clusters if self.settings[name].is_example)
+    def arguments(self) -> tuple[str, ...]:
+        """The settings that a command takes by their place: without them there is no run."""
+        clusters = (name for name in self.clusters if self.settings[name].is_example)
+        return (*clusters, *(name for name, setting in self.settings.items() if setting.is_argument))

@@ -133,10 +133,11 @@ def read_planned(run: Run, form: type[Form]) -> Planned[Form]:
 
     :param form: its type.
     """
-    return replace(_described(run), plan=form.from_json(run.stored(_PLAN)))
+    return replace(described(run), plan=form.from_json(run.stored(_PLAN)))
 
 
-def _described(run: Run) -> Planned[Any]:
+def described(run: Run) -> Planned[Any]:
+    """What the check has said, without a plan."""
     headline = planned_numbers(run)["headline"]
     return Planned(plan=None, findings=read_findings(run), headline=headline, text=read_changes(run))
 
@@ -332,6 +333,6 @@ def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report
     lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
     last = procedure.each[-1].name if procedure.each and len(said) == len(procedure.each) else ""
-    planned, approval = _described(run), read_approval(run)
+    planned, approval = described(run), read_approval(run)
     outcome = said.get(last) or planned.headline
     return planned_report(outcome, [rows] if said else [], planned, approval=approval, failed=failed)

@@ -202,6 +202,7 @@ ABORT_SETTINGS = {
     "run": setting(
         "migrate_namespaces/RUN",
         is_example=True,
+        is_argument=True,
         type="string",
         pattern=r"^[^/]+/.+$",
         title="Run",

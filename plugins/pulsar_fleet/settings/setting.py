@@ -21,6 +21,7 @@ class Setting:
     :param option: its option on the command line where that has another name.
     :param is_example: the form's default is an example, and the command line has none.
     :param only_in_form: it is Airflow's; the command line does not have it.
+    :param is_argument: the command line takes it by its place.
     :param unless: the setting with which the command line does not need this list.
     """
 
@@ -32,6 +33,7 @@ class Setting:
     is_example: bool = False
     only_in_form: bool = False
     unless: str = ""
+    is_argument: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -77,10 +79,11 @@ def setting(
     is_example: bool = False,
     only_in_form: bool = False,
     unless: str = "",
+    is_argument: bool = False,
     **schema: Any,
 ) -> Setting:
     """A setting; `schema` is its JSON schema, such as `type="integer", minimum=1`."""
-    return Setting(default, title, description, schema, option, is_example, only_in_form, unless)
+    return Setting(default, title, description, schema, option, is_example, only_in_form, unless, is_argument)
 
 
 def with_defaults(settings: Settings, defaults: Mapping[str, Json]) -> dict[str, Setting]:

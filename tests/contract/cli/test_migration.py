@@ -134,6 +134,24 @@ async def test_an_interrupted_migration_restores_blue_and_can_be_aborted(
     assert Ledger.open().migrations() == []
 
 
+@pytest.mark.long
+async def test_a_failback_that_was_killed_is_aborted_and_blue_redirects_again(
+    shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    assert shell.run("migrate", *shell.sides, "--namespaces", moving, "--yes").state == DONE
+    options = ("--namespaces", moving, "--allow-removal", "--yes", "--json")
+    for step in ("check_gates", "start_replication"):
+        before = await settings(on_green, moving)
+        shell.killed("fail-back", *shell.sides, *options, after=step)
+        (running,) = Ledger.open().migrations()
+        assert not (await on_blue.namespace(moving) or {})["migrated"]
+        aborted = shell.run("abort", running.run_id, "--yes", "--json")
+        assert (aborted.state, aborted.document["closed"]) == (DONE, [str(moving)]), aborted.err
+        flags = [bool((await admin.namespace(moving) or {}).get("migrated")) for admin in (on_blue, on_green)]
+        assert (flags, await settings(on_green, moving)) == ([True, False], before)
+        assert Ledger.open().migrations() == []
+
+
 async def test_topics_of_applications_with_two_underscores_move(
     shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
 ) -> None:

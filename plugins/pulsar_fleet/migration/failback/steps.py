@@ -265,7 +265,7 @@ async def _wait_terminated(blue: AdminClient, run: Run, partitions: Collection[T
         log.warning("%d partitions on %s are not terminated, first %s", len(waiting), blue.connection.name, waiting[0])
 
 
-async def abort_failback(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> tuple[str, ...]:
+async def close_reopened(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> tuple[str, ...]:
     """`undo_reopen` for the namespaces that this run reopened and has not cut over."""
     phases = {entry.namespace: Phase(entry.phase) for entry in run.ledger.phases(run.id)}
     reopened = [name for name in names if (phase := phases.get(str(name))) and is_reversible(phase)]
