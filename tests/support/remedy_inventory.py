@@ -616,6 +616,7 @@ INVENTORY: tuple[Group, ...] = (
             "credentials-refused-by-green": ("accept the tokens",),
             "credentials-unknown": ("run again",),
             "dag-may-become-stale": ("restart the DAG processor",),
+            "watch-not-running": ("unpause watch_overrides",),
             "delayed-messages": ("wait until they are delivered",),
             "copy-throttled": ("allow that time",),
             "flags-unknown": ("superuser's token",),

@@ -196,6 +196,11 @@ class Ledger:
         """The runs that began last, newest first."""
         return self._read(RecordedRun, runs, sa.true(), order=runs.c.started_at.desc(), limit=count)
 
+    def last_run_of(self, procedure: str) -> RecordedRun | None:
+        """The run of a procedure that began last; None if there is none."""
+        condition, order = runs.c.procedure == procedure, runs.c.started_at.desc()
+        return next(iter(self._read(RecordedRun, runs, condition, order=order, limit=1)), None)
+
     def migrations(self) -> Sequence[RecordedRun]:
         """The migrations and failbacks that the ledger records as running."""
         return self._read(RecordedRun, runs, _MIGRATING, order=runs.c.run_id)

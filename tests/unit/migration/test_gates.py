@@ -47,7 +47,14 @@ from pulsar_fleet.migration.facts import CompactedView, FlaggedNamespace, Namesp
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, Expectations, View
+from pulsar_fleet.migration.preflight.view import (
+    AddressProbe,
+    ClusterFacts,
+    DagParsing,
+    Expectations,
+    OverridesWatch,
+    View,
+)
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 from pulsar_fleet.snapshot.model import TopicPolicyState
@@ -143,6 +150,11 @@ def rights(**more: object) -> dict[str, object]:
 def parsed_with(*, timeout: int, interval: int, stale_after: int) -> Spoil:
     parsing = DagParsing(timeout=timeout, interval=interval, stale_after=stale_after)
     return lambda findings: replace(findings, expected=replace(findings.expected, dag_parsing=parsing))
+
+
+def watched(minutes: float | None, *clusters: str) -> Spoil:
+    watch = OverridesWatch(minutes=minutes, clusters=clusters)
+    return lambda base: replace(base, watch=watch)
 
 
 def copied_with(*, topics: dict[str, Any] | None = None, **policies: Any) -> Spoil:
@@ -382,6 +394,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("copy-exceeds-quota", quota(-1, policy="consumer_backlog_eviction", age=30_000, minutes=600)),
     ("copy-exceeds-quota", quota(-1, policy="producer_request_hold", age=30_000, minutes=-1)),
     ("dag-may-become-stale", parsed_with(timeout=50, interval=30, stale_after=50)),
+    ("watch-not-running", watched(None)),
+    ("watch-not-running", watched(91, "pulsar_blue")),
+    ("watch-not-running", watched(1, "pulsar_green")),
 )
 
 
@@ -516,6 +531,7 @@ NEAREST: dict[str, Spoil] = {
     "copy-throttled": slow(0),
     "copy-exceeds-quota": quota(5_000_001, age=36_001, minutes=600),
     "dag-may-become-stale": parsed_with(timeout=50, interval=30, stale_after=161),
+    "watch-not-running": watched(90, "pulsar_blue"),
 }
 """By finding: the state nearest to its fault in which its remedy would be wrong."""
 
@@ -812,6 +828,13 @@ def test_the_page_names_every_gate_as_the_code_has_it() -> None:
 def test_two_killed_parses_in_a_row_are_what_the_threshold_must_survive() -> None:
     assert ids(parsed_with(timeout=100, interval=30, stale_after=260)(view())) == {"dag-may-become-stale"}
     assert ids(parsed_with(timeout=100, interval=30, stale_after=261)(view())) == set()
+
+
+def test_a_watch_that_is_only_paused_is_only_unpaused() -> None:
+    paused, elsewhere = (check(watched(120, *of)(view()))[0] for of in (("pulsar_blue", "pulsar_green"), ("other",)))
+    assert paused.evidence == "its last run began 2.0 h ago"
+    assert paused.remedy.startswith("run: airflow dags unpause watch_overrides")
+    assert elsewhere.remedy.startswith('add "pulsar_blue", "pulsar_green" to `clusters` in PULSAR_FLEET_WATCH')
 
 
 def test_the_warning_about_a_stale_dag_names_the_settings_and_the_remedy() -> None:

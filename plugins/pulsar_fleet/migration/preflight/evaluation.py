@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.rows import utc
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
     BROKERS,
@@ -25,7 +28,7 @@ from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
-from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
+from pulsar_fleet.migration.preflight.view import Expectations, OverridesWatch, Survey, View
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import with_original_tenants
 from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
@@ -105,7 +108,16 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     # The task may have been cleared after blue was frozen.
     original = _with_original_settings(surveyed, run)
     connections = (sides.blue.argument, sides.green.argument)
-    return View(survey=original, strategies={}, expected=expected, connections=connections)
+    # Only Airflow has the DAG that restores what a dead run left.
+    watch = _watch(run.ledger) if expected.dag_parsing else None
+    return View(survey=original, strategies={}, expected=expected, connections=connections, watch=watch)
+
+
+def _watch(ledger: Ledger) -> OverridesWatch:
+    if (last := ledger.last_run_of("watch_overrides")) is None:
+        return OverridesWatch()
+    minutes = (datetime.now(UTC) - utc(last.started_at)).total_seconds() / 60
+    return OverridesWatch(minutes=minutes, clusters=tuple(last.conf["clusters"]))
 
 
 def _with_original_settings(surveyed: Survey, run: Run) -> Survey:

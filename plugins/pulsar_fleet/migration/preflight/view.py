@@ -322,6 +322,18 @@ class DagParsing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverridesWatch:
+    """Whether `watch_overrides` restores what this run leaves if it dies.
+
+    :param minutes: since its last run began; None if it never ran.
+    :param clusters: the connections that it watched then.
+    """
+
+    minutes: float | None = None
+    clusters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
     """What a run is going to do, as far as the gates depend on it.
 
@@ -346,12 +358,14 @@ class View:
     """The input of the gates.
 
     :param connections: of blue and green, as forms and commands take them.
+    :param watch: None outside Airflow.
     """
 
     survey: Survey
     strategies: Mapping[NamespaceName, Strategy]
     connections: tuple[str, str]
     expected: Expectations = field(default_factory=Expectations)
+    watch: OverridesWatch | None = None
 
     @property
     def names(self) -> dict[str, str]:

@@ -79,6 +79,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     copy_rates.rates_let_the_copy_end,
     copy_rates.the_copy_fits_the_quotas,
     scheduler.airflow_keeps_the_dag,
+    scheduler.overrides_are_watched,
 )
 
 
