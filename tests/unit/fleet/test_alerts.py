@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.long, pytest.mark.sandbox, pytest.mark.timeout(300)]
 RULES = Path(__file__).parents[3] / "docker" / "prometheus" / "rules.yml"
 TOKEN = "scraped-by-prometheus"
 SECONDS = 90
+DOCS = "https://docs.example.org"
 RUN = "migrate_namespaces/manual__1"
 NOW = datetime.now(UTC)
 FAILED = ("watch_read_only", "watch_replication", "migrate_namespaces")
@@ -77,7 +78,7 @@ def prometheus(route: str, tmp_path: Path) -> Iterator[str]:
         "authorization": {"credentials_file": str(tmp_path / "token")},
         "static_configs": [{"targets": [route]}],
     }
-    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    every = {"scrape_interval": "1s", "evaluation_interval": "1s", "external_labels": {"pulsar_fleet_docs": DOCS}}
     configuration = {"global": every, "scrape_configs": [scraped], "rule_files": ["rules.yml"]}
     yaml.dump(configuration, tmp_path / "prometheus.yml")
     command = [program, "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
@@ -100,8 +101,9 @@ def test_every_alert_fires_and_resolves_by_what_the_ledger_has(ledger: Ledger, p
     names = {rule["alert"] for rule in rules()}
     wait_until(lambda: set(firing(prometheus)) == names)
     texts = " ".join(firing(prometheus).values())
-    for words in ("phase cut_over for 3h", "2 namespaces differ", "us-1 does not answer", "oldest proof", "2d 1h"):
+    for words in ("cut over 3h", "2 namespaces differ", "us-1 does not answer", "oldest proof", "2d 1h"):
         assert words in texts
+    assert all((RULES.parents[2] / "docs" / page).exists() for page in pages(prometheus))
     mend_everything(ledger)
     wait_until(lambda: firing(prometheus) == {})
 
@@ -109,7 +111,7 @@ def test_every_alert_fires_and_resolves_by_what_the_ledger_has(ledger: Ledger, p
 def break_everything(ledger: Ledger) -> None:
     """What happens to a fleet, at times at which nobody would have waited any longer."""
     insert(ledger, phases, phase("acme/a", "cut_over", hours=3), phase("acme/b", "frozen", hours=25))
-    insert(ledger, phases, phase("acme/c", "incomplete", hours=1))
+    insert(ledger, phases, phase("acme/c", "incomplete", hours=1), phase("acme/g", "quiesced", hours=0.1))
     insert(ledger, verdicts, *(verdict("verify_clusters/1", name, "different") for name in ("acme/d", "acme/e")))
     insert(ledger, verdicts, verdict("verify_replication/1", "acme/f", "equal", hours=15 * 24))
     conflict = {"id": "1f", "fleet": "f", "run_id": RUN, "kind": "namespace", "name": "acme/a", "field": "ttl"}
@@ -123,7 +125,7 @@ def break_everything(ledger: Ledger) -> None:
 
 def mend_everything(ledger: Ledger) -> None:
     """What the procedures record when a person has done what the alerts say."""
-    for name in ("acme/a", "acme/b", "acme/c"):
+    for name in ("acme/a", "acme/b", "acme/c", "acme/g"):
         ledger.enter_phase(RUN, name, "finished")
     for name in ("acme/d", "acme/e"):
         ledger.record_verdict("verify_clusters/2", name, verdict="equal", messages=1, summary="", artefact=None)
@@ -168,9 +170,11 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
 def scraped(prometheus: str) -> bool:
     """Whether the route has answered Prometheus."""
     try:
-        rows = httpx.get(f"{prometheus}/query", params={"query": "up"}).json()["data"]["result"]
+        answer = httpx.get(f"{prometheus}/query", params={"query": "up"})
     except httpx.TransportError:
         return False
+    # It answers 503 until it has read its storage.
+    rows = answer.json()["data"]["result"] if answer.is_success else []
     return [row["value"][1] for row in rows] == ["1"]
 
 
@@ -178,6 +182,12 @@ def firing(prometheus: str) -> dict[str, str]:
     """Alert → what it says to a person."""
     alerts = httpx.get(f"{prometheus}/alerts").json()["data"]["alerts"]
     return {row["labels"]["alertname"]: row["annotations"]["summary"] for row in alerts if row["state"] == "firing"}
+
+
+def pages(prometheus: str) -> list[str]:
+    """The page that each alert links to."""
+    alerts = httpx.get(f"{prometheus}/alerts").json()["data"]["alerts"]
+    return [row["annotations"]["runbook_url"].removeprefix(f"{DOCS}/") for row in alerts]
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
