@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.report.failure import failure_details, failure_line
@@ -47,7 +50,7 @@ def requester(context: Context) -> str:
 def store_failure(context: Context) -> None:
     """Store the reason of a task's failure with the run, so that the report can name it; for `on_failure_callback`."""
     run, error = current_run(context), context.get("exception")
-    known = isinstance(error, FleetError)
+    known = isinstance(error, FleetError | AirflowFailException)
     reason = str(error) if known or error is None else f"{type(error).__name__}: {error}"
     run.artefacts.write_json(run.id, _FAILURE.format(context["ti"].task_id), reason if error else "")
 
@@ -98,23 +101,34 @@ def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
     run.ledger.finish_run(run.id, "succeeded")
 
 
-def _retry_policy() -> dict[str, Any]:
-    """Retry only what can pass without an operator; releases before Airflow 3.3 retry every error."""
-    try:
-        from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
-    except ImportError:
-        return {}
-    rules = [
-        RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
-        RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
-    ]
-    return {"retry_policy": ExceptionRetryPolicy(rules=rules)}
+def retry_what_can_heal(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that Airflow calls to execute or to resume a task, so that only what can pass without an operator is
+    retried: every other error of this package fails the task at once, by the same sentence.
+
+    Airflow's retry policies would do it as well, and exist from 3.3 on only.
+    """
+
+    @wraps(method)
+    def run(self: Any, context: Context, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, context, *args, **kwargs)
+        except (Unavailable, AirflowSensorTimeout):
+            # Of the second Airflow itself retries none, and `soft_fail` skips the task.
+            raise
+        except FleetError as error:
+            raise AirflowFailException(str(error)) from error
+
+    return run
 
 
 DEFAULT_ARGS: dict[str, Any] = {
     "retries": 3,
+    # Airflow 3.1 takes no number, and the later ones take it as 2: 10, 20, 40 seconds, each up to twice as long by the
+    # jitter that Airflow adds.
+    "retry_exponential_backoff": True,
     "retry_delay": timedelta(seconds=10),
+    # Airflow counts the tries before a clear too: without it the delay of a task that is cleared often is hours.
+    "max_retry_delay": timedelta(minutes=5),
     "on_failure_callback": store_failure,
-    **_retry_policy(),
 }
-"""The default arguments of every DAG: only errors that can pass without an operator are retried."""
+"""The default arguments of every DAG."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator, Context
 
-from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
 from pulsar_fleet.airflow.triggers.acknowledgments import RESULT, ForwardingTrigger
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _FIRST = "forwarding-first-pass.json"
 class ForwardAcknowledgmentsOperator(BaseOperator):
     """Make one pass, then defer for `minutes` of the run's settings; returns the reference of the result."""
 
+    @retry_what_can_heal
     def execute(self, context: Context) -> JsonObject:
         """One pass on the worker, so that a cluster that does not answer is retried by Airflow."""
         params, run = dict(context["params"]), current_run(context)
@@ -43,6 +44,7 @@ class ForwardAcknowledgmentsOperator(BaseOperator):
             self.defer(trigger=trigger, method_name="resume")
         return reference
 
+    @retry_what_can_heal
     def resume(self, context: Context, event: JsonObject) -> JsonObject:
         """Take the trigger's event: add the first pass, or fail with what it says."""
         from pulsar_fleet.cluster.errors import PreconditionFailed

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
 from pulsar_fleet.cluster.text import counted
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class PlanApprovalOperator(ApprovalOperator):
         super().__init__(subject="A plan waits for approval", defaults=self.REJECT, **kwargs)
         self.planned: JsonObject = planned
 
+    @retry_what_can_heal
     def execute(self, context: Context) -> Any:
         """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -61,6 +62,7 @@ class PlanApprovalOperator(ApprovalOperator):
         self.response_timeout = timedelta(hours=params["approval_hours"])
         return super().execute(context)
 
+    @retry_what_can_heal
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Store the answer, then continue or skip the next tasks."""
         if "error" not in event:

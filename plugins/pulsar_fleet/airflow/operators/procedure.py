@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import task_decorator_factory
 from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
 
+from pulsar_fleet.airflow.run import retry_what_can_heal
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 __all__ = ["ProcedureTask", "task"]
 
 
 class ProcedureTask(_PythonDecoratedOperator):
     """A function as a task of a procedure. Airflow matches links by class, so they are not shown in other DAGs."""
+
+    @retry_what_can_heal
+    def execute(self, context: Context) -> Any:
+        """Call the function."""
+        return super().execute(context)
 
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Context, get_current_context
 
+from pulsar_fleet.airflow.run import retry_what_can_heal
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class SparkStepOperator(FleetJobOperator):
         named = [cluster_connection(batch.get(setting) or params[setting]) for setting in self.clusters]
         return job_environment(*named) if named else super().environment()
 
+    @retry_what_can_heal
     def execute(self, context: Context) -> Any:
         """Do the step."""
 

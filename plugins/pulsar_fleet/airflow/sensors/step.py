@@ -12,7 +12,7 @@ from datetime import timedelta
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.polling import POLL_SECONDS
@@ -84,6 +84,7 @@ class StepSensor(WaitingSensor):
             raise self.timed_out(said.said)
         return False, said.said
 
+    @retry_what_can_heal
     def execute(self, context: Context) -> Any:
         """Wait here, or look once and defer."""
         # In a process that tests DAGs the operator is the same in every run.
@@ -134,6 +135,7 @@ class StepSensor(WaitingSensor):
         """The earlier one of both limits, seconds since the epoch; a task that resumes at once can be marked failed."""
         return time.time() + max(POLL_SECONDS, min(end - time.time(), self.remaining_seconds(context)))
 
+    @retry_what_can_heal
     def resume(self, context: Context, event: JsonObject) -> Any:
         """Look again: the newest figures decide."""
         self._limit(context)
