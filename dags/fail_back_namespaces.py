@@ -26,6 +26,7 @@ from pulsar_fleet.procedures.failback import FAILBACK
 # read_request → check_failback → approve_failback → reopen_blue → check_gates → prepare_blue → freeze_green →
 # start_replication → wait_replicated → verify_copy → cut_over → [verify_subscriptions, wait_drained] →
 # verify_messages → clean_up_green → restore_green → write_report
+# Without a dagrun_timeout: nothing may end it between the freeze and the restoration, and it waits for clients.
 fail_back_namespaces = procedure_dag(
     FAILBACK,
     doc_md=__doc__,

@@ -18,4 +18,5 @@ from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.failover import FAILOVER
 
 # read_request → forecast → approve_failover → prepare_target → wait_arrived → read_outcome → write_report
+# Without a dagrun_timeout: a person has the run's approval_hours to answer, then it waits for applications.
 fail_over_applications = procedure_dag(FAILOVER, doc_md=__doc__, tags=["pulsar", "replication"])

@@ -14,6 +14,8 @@ page `docs/forward_acknowledgments.md` says what to do with the report.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pendulum
 from airflow.sdk import dag
 
@@ -23,6 +25,7 @@ from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgment
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import acknowledgments
 from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
+from pulsar_fleet.settings.capacity import Capacity, Kind
 
 
 @dag(
@@ -30,6 +33,8 @@ from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
+    # It waits for its `minutes`, at most a day.
+    dagrun_timeout=Capacity.read().run_limit(Kind.STEP) + timedelta(days=1),
     params=form(FORWARD_ACKNOWLEDGMENTS.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,

@@ -28,6 +28,7 @@ from pulsar_fleet.procedures.migration import MIGRATION
 # read_request → check_gates → approve_wave → prepare_green → recheck_gates → freeze_blue → start_replication →
 # wait_replicated → verify_copy → wait_for_window → wait_repointed → cut_over → [verify_subscriptions, wait_drained] →
 # verify_messages → clean_up_blue → restore_blue → write_report → plan_next_run → start_next_wave
+# Without a dagrun_timeout: nothing may end it between the freeze and the restoration, and it waits for clients.
 migrate_namespaces = procedure_dag(
     MIGRATION,
     doc_md=__doc__,

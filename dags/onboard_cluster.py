@@ -23,6 +23,7 @@ from pulsar_fleet.procedures.onboarding import ONBOARDING
 
 # read_request → snapshot_source, snapshot_target → plan_changes → approve_plan → apply_plan → verify_equal →
 # write_report
+# Without a dagrun_timeout: a person has the run's approval_hours to answer.
 onboard_cluster = procedure_dag(
     ONBOARDING,
     doc_md=__doc__,

@@ -22,6 +22,7 @@ import pendulum
 from pulsar_fleet.airflow.assets import POLICIES_CHANGED, announce_policies_changed
 from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.reconciliation import RECONCILIATION
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.reconciliation import RECONCILE
 
 # read_request → find_drift → repair → write_report
@@ -30,6 +31,7 @@ reconcile_policies = procedure_dag(
     schedule=RECONCILE.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
+    dagrun_timeout=Capacity.read().run_limit(Kind.SPARK),
     settings=RECONCILE.settings(),
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],

@@ -20,4 +20,5 @@ from pulsar_fleet.procedures.replication import REPLICATION
 
 # read_request → plan_changes → approve_plan → apply_contents → start_links → confirm_links → wait_sent → end_links →
 # write_report
+# Without a dagrun_timeout: a person has the run's approval_hours to answer, then it waits for messages.
 replicate_namespaces = procedure_dag(REPLICATION, doc_md=__doc__, tags=["pulsar", "replication"])

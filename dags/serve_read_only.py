@@ -25,4 +25,5 @@ from pulsar_fleet.procedures.read_only import READ_ONLY
 
 # read_request → plan_changes → approve_plan → create_topics → confirm_brokers → link_topics → confirm_links →
 # remove_topics → write_report
+# Without a dagrun_timeout: a person has the run's approval_hours to answer.
 serve_read_only = procedure_dag(READ_ONLY, doc_md=__doc__, tags=["pulsar", "read-only"])

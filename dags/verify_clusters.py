@@ -26,6 +26,7 @@ from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.verification import VERIFICATION
 
 # read_request → for each batch: freeze_bounds → compare_messages, compare_subscriptions → read_verdict; write_report
+# Without a dagrun_timeout: how long it takes grows with the number of batches.
 verify_clusters = procedure_dag(
     VERIFICATION,
     doc_md=__doc__,

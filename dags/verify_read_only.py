@@ -16,11 +16,13 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 
 from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.proofs import READ_ONLY_PROOFS
+from pulsar_fleet.settings.capacity import Capacity, Kind
 
 # read_request → freeze_bounds → compare_messages → read_verdict → write_report
 verify_read_only = procedure_dag(
     READ_ONLY_PROOFS,
     doc_md=__doc__,
     tags=["pulsar", "read-only", "verification"],
+    dagrun_timeout=Capacity.read().run_limit(Kind.SPARK),
     spark_jobs=Path(__file__).parents[1] / "spark_jobs",
 )

@@ -11,6 +11,7 @@ Neither cluster is changed. The page `docs/verify_replication.md` says what to d
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
@@ -19,6 +20,7 @@ import pendulum
 from pulsar_fleet.airflow.assets import VERIFIED, announce_verified
 from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.proofs import REPLICATION_PROOFS
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.replication import VERIFY
 
 # find_links → for each direction: freeze_bounds → compare_messages → read_verdict; check_proofs
@@ -27,6 +29,8 @@ verify_replication = procedure_dag(
     schedule=VERIFY.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
+    # The directions are compared some at a time, so a run may take longer than its longest task.
+    dagrun_timeout=Capacity.read().run_limit(Kind.SPARK) + timedelta(days=5),
     settings=VERIFY.settings(),
     doc_md=__doc__,
     tags=["pulsar", "verification", "replication"],

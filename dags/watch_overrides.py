@@ -18,6 +18,7 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.overrides import WATCH
 
 
@@ -26,6 +27,7 @@ from pulsar_fleet.settings.overrides import WATCH
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
+    dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
     params=form(WATCH.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,

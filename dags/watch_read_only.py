@@ -17,6 +17,7 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import read_only_watch
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
 
 
@@ -25,6 +26,7 @@ from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
+    dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
     params=form(WATCH_READ_ONLY.settings()),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,

@@ -17,6 +17,7 @@ import pendulum
 from pulsar_fleet.airflow.assets import REPLICATION_CHANGED, announce_replication_changed
 from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.replication_watch import REPLICATION_WATCH
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.replication import WATCH_REPLICATION
 
 # read_request → examine_replicators → send_remedies → write_report
@@ -25,6 +26,7 @@ watch_replication = procedure_dag(
     schedule=WATCH_REPLICATION.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
+    dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
     settings=WATCH_REPLICATION.settings(),
     doc_md=__doc__,
     tags=["pulsar", "replication"],

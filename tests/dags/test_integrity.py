@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +26,36 @@ POLICY = {
     "delay": 10.0,
     "backoff": True,
     "max_delay": 300.0,
-    "timeout": None,
     "on_failure": store_failure,
 }
-"""Of every task: what can pass without an operator is retried, no step is cut off, the report gets the reason."""
-ONE_RUN, MANY_RUNS = {**POLICY, "runs": 1}, {**POLICY, "runs": 16}
-POLICIES = {
-    "abort_migration": ONE_RUN,
-    "fail_back_namespaces": ONE_RUN,
-    "fail_over_applications": MANY_RUNS,
-    "forward_acknowledgments": ONE_RUN,
-    "migrate_namespaces": ONE_RUN,
-    "onboard_cluster": MANY_RUNS,
-    "reconcile_policies": ONE_RUN,
-    "replicate_namespaces": MANY_RUNS,
-    "serve_read_only": MANY_RUNS,
-    "sync_metadata": ONE_RUN,
-    "verify_clusters": MANY_RUNS,
-    "verify_read_only": MANY_RUNS,
-    "verify_replication": ONE_RUN,
-    "watch_overrides": ONE_RUN,
-    "watch_read_only": ONE_RUN,
-    "watch_replication": ONE_RUN,
+"""Of every task: what can pass without an operator is retried, the report gets the reason."""
+RUNS = {
+    "abort_migration": (1, None),
+    "fail_back_namespaces": (1, None),
+    "fail_over_applications": (16, None),
+    "forward_acknowledgments": (1, 32),
+    "migrate_namespaces": (1, None),
+    "onboard_cluster": (16, None),
+    "reconcile_policies": (1, 48),
+    "replicate_namespaces": (16, None),
+    "serve_read_only": (16, None),
+    "sync_metadata": (1, 8),
+    "verify_clusters": (16, None),
+    "verify_read_only": (16, 48),
+    "verify_replication": (1, 168),
+    "watch_overrides": (1, 8),
+    "watch_read_only": (1, 8),
+    "watch_replication": (1, 8),
+}
+"""DAG → how many of its runs may go on at once, and the hours after which Airflow ends one."""
+SPARK_STEPS = {
+    "fail_back_namespaces": {"verify_copy", "verify_messages"},
+    "migrate_namespaces": {"verify_copy", "verify_messages"},
+    "onboard_cluster": {"verify_equal"},
+    "reconcile_policies": {"find_drift"},
+    "verify_clusters": {"compare_messages", "compare_subscriptions"},
+    "verify_read_only": {"compare_messages"},
+    "verify_replication": {"compare_messages"},
 }
 
 OFFLINE = """
@@ -135,8 +144,8 @@ def test_a_dag_has_a_page_and_a_text_of_its_own(dag_bag: Any, dag_id: str) -> No
 
 
 def test_every_task_of_a_dag_has_its_retry_policy(dag_bag: Any) -> None:
-    found = {dag_id: [policy_of(task) for task in dag.tasks] for dag_id, dag in dag_bag.dags.items()}
-    assert found == {dag_id: [policy] * len(dag_bag.dags[dag_id].tasks) for dag_id, policy in POLICIES.items()}
+    tasks = [task for dag in dag_bag.dags.values() for task in dag.tasks]
+    assert [policy_of(task) for task in tasks] == [POLICY] * len(tasks)
 
 
 def policy_of(task: Any) -> dict[str, Any]:
@@ -144,14 +153,21 @@ def policy_of(task: Any) -> dict[str, Any]:
     # A mapped task keeps its callback as it was given, other tasks keep a list.
     (callback,) = [task.on_failure_callback] if task.is_mapped else task.on_failure_callback
     return {
-        "runs": task.dag.max_active_runs,
         "retries": task.retries,
         "delay": task.retry_delay.total_seconds(),
         "backoff": bool(task.retry_exponential_backoff),
         "max_delay": task.max_retry_delay.total_seconds(),
-        "timeout": task.execution_timeout,
         "on_failure": callback,
     }
+
+
+def test_every_task_has_a_limit_and_every_run_without_a_person(dag_bag: Any) -> None:
+    limits = {(dag, task.task_id): task.execution_timeout for dag in RUNS for task in dag_bag.dags[dag].tasks}
+    assert limits == {
+        (dag, task): timedelta(hours=24 if task in SPARK_STEPS.get(dag, ()) else 4) for dag, task in limits
+    }
+    runs = {name: (dag.max_active_runs, dag.dagrun_timeout) for name, dag in dag_bag.dags.items()}
+    assert runs == {name: (most, timedelta(hours=hours) if hours else None) for name, (most, hours) in RUNS.items()}
 
 
 def test_the_package_under_plugins_is_not_executed_a_second_time() -> None:

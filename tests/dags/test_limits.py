@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 
+import psutil
 import pytest
 from airflow.sdk import DAG
-from tests.support.dag_runs import run_dag
+from tests.support.dag_runs import run_again, run_dag, states
 
 from pulsar_fleet.airflow.operators.procedure import task
+from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.procedures.procedure import Application, Ending, Procedure, Session, Step
+from pulsar_fleet.report.document import Outcome, Report
 
 pytestmark = pytest.mark.usefixtures("dag_bag", "records")
 
@@ -37,3 +47,92 @@ def test_only_what_can_heal_is_retried_and_the_reason_is_stored() -> None:
     assert {kind: stored.stored(f"failures/{kind.__name__}.json") for kind in ERRORS} == {
         kind: "the sentence" if issubclass(kind, FleetError) else "KeyError: 'the sentence'" for kind in ERRORS
     }
+
+
+CLOSED: list[str] = []
+"""What steps have closed when they were stopped."""
+LATE = timedelta(seconds=3)
+
+
+async def hang(session: Session) -> str:
+    """Copy what is left.
+
+    The second time nothing is.
+    """
+    if session.run.stored("begun.json"):
+        return "nothing is left"
+    session.run.artefacts.write_json(session.run.id, "begun.json", True)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(0)
+        CLOSED.append("lease")
+    return "copied"
+
+
+async def submit_beside(session: Session) -> str:
+    """Compare by a job, while the event loop goes on."""
+    assert session.spark is not None
+    await asyncio.to_thread(session.spark, "request", "result")
+    return "compared"
+
+
+async def submit_here(session: Session) -> str:
+    """Compare by a job, which holds up the event loop."""
+    assert session.spark is not None
+    session.spark("request", "result")
+    return "compared"
+
+
+def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
+    report = Report(outcome=Outcome.FAILED if failed else Outcome.SUCCEEDED, headline="", body=())
+    return Ending(report=report, text="", document={})
+
+
+def limited(name: str, step: Step) -> DAG:
+    """A DAG with this step, which may last three seconds."""
+    procedure = Procedure(name=name, summary="Hang.", clusters={}, own_settings={}, work=(step,), end=end)
+    dag = procedure_dag(procedure, spark_jobs=Path(__file__).parent)
+    dag.get_task(step.name).execution_timeout = LATE
+    return dag
+
+
+def test_a_step_is_stopped_at_its_limit_and_goes_on_when_cleared() -> None:
+    dag = limited("hang", Step("copy", hang))
+    CLOSED.clear()
+    began = time.monotonic()
+    run = run_dag(dag)
+    assert time.monotonic() - began < 30
+    assert states(run) == {"check": "success", "copy": "failed", "write_report": "failed"}
+    assert (run.get_task_instance("copy").try_number, CLOSED) == (1, ["lease"])
+    assert Run.open(f"hang/{run.run_id}").stored("failures/copy.json") == (
+        "copy was stopped at its limit of 3 s while it did this: Copy what is left. Nothing is lost: what it has done "
+        "is stored. The end of its log says what it waited for. Clear it, and it does what is left; if that needs "
+        "longer, raise the limit first, in PULSAR_FLEET_CAPACITY."
+    )
+    assert set(states(run_again(dag, run)).values()) == {"success"}
+
+
+@pytest.mark.parametrize("submit", [submit_beside, submit_here])
+def test_a_spark_job_that_hangs_is_ended_with_what_it_started(
+    submit: Callable[[Session], Awaitable[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, pids, again = tmp_path / "bin", tmp_path / "pids", tmp_path / "again"
+    programs.mkdir()
+    script = f"#!/bin/sh\n[ -e {again} ] && exit 0\ntouch {again}\nsleep 600 &\necho $$ $! > {pids}\nwait\n"
+    (programs / "spark-submit").write_text(script)
+    (programs / "spark-submit").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    dag = limited(submit.__name__, Step("compare", submit, spark=Application("job.py")))
+    began = time.monotonic()
+    run = run_dag(dag)
+    assert time.monotonic() - began < 60
+    assert states(run)["compare"] == "failed"
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2
+    assert [pid for pid in started if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
+    assert "compare was stopped at its limit" in str(
+        Run.open(f"{dag.dag_id}/{run.run_id}").stored("failures/compare.json")
+    )
+    assert set(states(run_again(dag, run)).values()) == {"success"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.sdk import get_current_context
+
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+from pulsar_fleet.airflow.run import run_until_limit
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
@@ -29,7 +31,7 @@ def with_cluster(params: dict[str, Any], work: Callable[[AdminClient], Awaitable
         async with AdminClient(cluster_connection(params["cluster"])) as admin:
             return await work(admin)
 
-    return asyncio.run(run())
+    return run_until_limit(get_current_context()["task"], run())
 
 
 def dag_parsing() -> DagParsing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from functools import partial
@@ -16,9 +15,17 @@ from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, failed_tasks, finish_run, requester
+from pulsar_fleet.airflow.run import (
+    DEFAULT_ARGS,
+    current_run,
+    failed_tasks,
+    finish_run,
+    requester,
+    run_until_limit,
+)
 from pulsar_fleet.airflow.sensors.step import StepSensor, read_connections
 from pulsar_fleet.procedures.procedure import Batches
+from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
@@ -219,8 +226,10 @@ def _step(
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})
 
+    kind = Kind.SPARK if step.spark else Kind.STEP
     settings: dict[str, Any] = {
         "task_id": step.name,
+        "execution_timeout": Capacity.read().task_limit(kind, step.minutes),
         "outlets": [emits[step.name][0]] if step.name in emits else [],
         "doc_md": inspect.getdoc(step.work) or "Do what is left of this step.",
         # Of a batch a step may have nothing to do: the next ones have.
@@ -277,7 +286,7 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
         async with opened as session:
             return await work(session)
 
-    return asyncio.run(run())
+    return run_until_limit(context["task"], run())
 
 
 def _goes_on(context: Context, run_id: str) -> bool:

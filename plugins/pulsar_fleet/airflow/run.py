@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, AirflowTaskTimeout
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.settings.capacity import VARIABLE, Capacity, Kind
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from pulsar_fleet.ledger.run import Run
+
+Result = TypeVar("Result")
+_EARLY_SECONDS = 60.0
 
 
 def fleet_run_id(context: Context) -> str:
@@ -101,9 +107,35 @@ def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
     run.ledger.finish_run(run.id, "succeeded")
 
 
+def run_until_limit(task: Any, work: Coroutine[Any, Any, Result]) -> Result:
+    """Run in an event loop, and cancel the work a minute before Airflow's timeout of the task.
+
+    Airflow raises its timeout where the process is at that moment: in a callback of the event loop, which logs it and
+    goes on, or in its selector, which nothing that has been taken or opened hears of. What is cancelled gives up its
+    lease and closes its connections. Airflow's own timeout stays for what does not yield to the event loop.
+
+    :raises AirflowTaskTimeout: it was cancelled.
+    """
+    limit = task.execution_timeout.total_seconds() if task.execution_timeout else None
+
+    async def run() -> Result:
+        try:
+            async with asyncio.timeout(limit and max(limit - _EARLY_SECONDS, limit / 2)) as timer:
+                return await work
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            # The end of the event loop waits for its threads, and a thread for what it has started, such as Spark.
+            task.on_kill()
+            raise AirflowTaskTimeout(f"{task.task_id} has lasted as long as it may") from error
+
+    return asyncio.run(run())
+
+
 def retry_what_can_heal(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that Airflow calls to execute or to resume a task, so that only what can pass without an operator is
-    retried: every other error of this package fails the task at once, by the same sentence.
+    retried: every other error of this package fails the task at once, by the same sentence, and so does a task that has
+    lasted too long: another try would last as long before anybody hears of it.
 
     Airflow's retry policies would do it as well, and exist from 3.3 on only.
     """
@@ -117,8 +149,22 @@ def retry_what_can_heal(method: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except FleetError as error:
             raise AirflowFailException(str(error)) from error
+        except AirflowTaskTimeout as error:
+            # Airflow calls it for a timeout only.
+            self.on_kill()
+            raise AirflowFailException(_timeout_text(self)) from error
 
     return run
+
+
+def _timeout_text(task: BaseOperator) -> str:
+    limit, paragraph = task.execution_timeout or timedelta(0), str(task.doc_md or "").partition("\n\n")[0]
+    doing = f" while it did this: {' '.join(paragraph.split()).rstrip('.')}" if paragraph else ""
+    return (
+        f"{task.task_id} was stopped at its limit of {duration(limit.total_seconds())}{doing}. Nothing is lost: what "
+        "it has done is stored. The end of its log says what it waited for. Clear it, and it does what is left; if "
+        f"that needs longer, raise the limit first, in {VARIABLE}."
+    )
 
 
 DEFAULT_ARGS: dict[str, Any] = {
@@ -129,6 +175,7 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_delay": timedelta(seconds=10),
     # Airflow counts the tries before a clear too: without it the delay of a task that is cleared often is hours.
     "max_retry_delay": timedelta(minutes=5),
+    "execution_timeout": Capacity.read().task_limit(Kind.STEP),
     "on_failure_callback": store_failure,
 }
 """The default arguments of every DAG."""

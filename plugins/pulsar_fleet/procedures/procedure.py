@@ -205,6 +205,7 @@ class Step:
     :param wait: of a step that may return `NotYet`.
     :param reached: whether a command leaves it out; by default where it has ended in an earlier attempt.
     :param finish: what Ctrl-C finishes first; by default the step is stopped at once.
+    :param minutes: how long it may last in Airflow, of a step that waits each look; by default as long as others.
     """
 
     name: str
@@ -217,6 +218,7 @@ class Step:
     wait: Wait | None = None
     reached: Callable[[Run], bool] | None = None
     finish: str = ""
+    minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.preflight.context import blocker
 
@@ -23,5 +23,5 @@ def test_a_plan_with_blockers_is_refused_also_with_auto_approve(records: Path, a
         "params": {"dry_run": False, "auto_approve": auto_approve, "approval_hours": 1},
         "dag_run": SimpleNamespace(dag_id="onboard_cluster", run_id="manual__1"),
     }
-    with pytest.raises(PreconditionFailed, match="clock-skew"):
+    with pytest.raises(AirflowFailException, match="clock-skew"):
         PlanApprovalOperator(task_id="approve_plan", planned=planned).execute(context)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator, Context
 
-from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
+from pulsar_fleet.airflow.run import current_run, retry_what_can_heal, run_until_limit
 from pulsar_fleet.airflow.triggers.acknowledgments import RESULT, ForwardingTrigger
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class ForwardAcknowledgmentsOperator(BaseOperator):
                 "No namespace is forwarded: name read-only namespaces in PULSAR_FLEET_FORWARD_ACKNOWLEDGMENTS, or in "
                 "the form."
             )
-        result = asyncio.run(_forward(params["cluster"], requests))
+        result = run_until_limit(self, _forward(params["cluster"], requests))
         self.log.info("%s", result.headline())
         reference: JsonObject = run.artefacts.write_json(run.id, RESULT, result.to_json()).to_json()
         if params["minutes"]:

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
+from pulsar_fleet.airflow.run import DEFAULT_ARGS, current_run, retry_what_can_heal
 from pulsar_fleet.cluster.text import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class PlanApprovalOperator(ApprovalOperator):
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "planned")
 
     def __init__(self, *, planned: Any, **kwargs: Any) -> None:
-        super().__init__(subject="A plan waits for approval", defaults=self.REJECT, **kwargs)
+        # Airflow would take it as the time for an answer.
+        super().__init__(subject="A plan waits for approval", defaults=self.REJECT, execution_timeout=None, **kwargs)
+        self.execution_timeout = DEFAULT_ARGS["execution_timeout"]
         self.planned: JsonObject = planned
 
     @retry_what_can_heal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.procedures.procedure import SparkJob
+
+_END_SECONDS = 30.0
 
 
 class FleetJobOperator(SparkSubmitOperator):
@@ -49,6 +52,8 @@ class FleetJobOperator(SparkSubmitOperator):
                 'Create it: type spark, host "local[*]" or spark://host:7077.'
             ) from error
         self.log.info("Spark master: %s", master.host)
+        # That of an earlier run in this process has its arguments.
+        self._hook = None
         self._conn_id = self.spark_conn_id
         self.conf = {**JOB_SETTINGS, **(self.conf or {})}
         self.env_vars = self.environment()
@@ -58,6 +63,26 @@ class FleetJobOperator(SparkSubmitOperator):
                 super().execute(context)
             finally:
                 self._close_output()
+
+    def on_kill(self) -> None:
+        """End `spark-submit` with all that it has started here, and the driver where that runs in the cluster.
+
+        Of its children the provider ends none: a driver in Python outlives its Java process until it calls it again.
+        """
+        import psutil
+
+        if self._hook is None:
+            return
+        job, started = self._hook._submit_sp, list[psutil.Process]()
+        if job is not None and job.poll() is None:
+            with suppress(psutil.NoSuchProcess):
+                started = psutil.Process(job.pid).children(recursive=True)
+        super().on_kill()
+        for process in started:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        if job is not None:
+            job.wait(_END_SECONDS)
 
     def _close_output(self) -> None:
         # The provider's hook does not close the pipe of the job that it started.

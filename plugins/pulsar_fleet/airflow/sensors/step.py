@@ -12,7 +12,7 @@ from datetime import timedelta
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from pulsar_fleet.airflow.run import current_run, retry_what_can_heal
+from pulsar_fleet.airflow.run import current_run, retry_what_can_heal, run_until_limit
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.polling import POLL_SECONDS
@@ -76,7 +76,7 @@ class StepSensor(WaitingSensor):
         require_planned(self._procedure, self._run)
         conf = dict(context["params"])
         named = read_connections(self._procedure, conf, self.batch)
-        said = asyncio.run(self._look(conf, self._run, named))
+        said = run_until_limit(self, self._look(conf, self._run, named))
         if not isinstance(said, NotYet):
             return True, self._conclude(said, self.batch or {})
         self._seconds = float(self.poke_interval) if said.seconds is None else said.seconds

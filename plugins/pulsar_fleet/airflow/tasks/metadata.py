@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Stats
@@ -11,7 +10,7 @@ from airflow.sdk import get_current_context
 from pulsar_fleet.airflow.assets import POLICIES_CHANGED, emit_policies_changed
 from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run, requester
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run, requester, run_until_limit
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -40,8 +39,9 @@ def sync_changes(params: dict[str, Any]) -> JsonObject:
     from pulsar_fleet.policy_sync.events import steps
     from pulsar_fleet.policy_sync.events.request import Request
 
-    run = current_run(get_current_context())
-    result = asyncio.run(steps.synchronise(clusters_of(params), Request.of(params), run))
+    context = get_current_context()
+    run = current_run(context)
+    result = run_until_limit(context["task"], steps.synchronise(clusters_of(params), Request.of(params), run))
     emit_policies_changed(result.changed, run.id)
     return result.to_json()
 

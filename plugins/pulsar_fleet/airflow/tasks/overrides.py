@@ -12,7 +12,7 @@ from airflow.sdk import get_current_context
 from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.airflow.operators.procedure import task
-from pulsar_fleet.airflow.run import recorded_in_ledger
+from pulsar_fleet.airflow.run import recorded_in_ledger, run_until_limit
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def restore_dead_runs(params: dict[str, Any]) -> str:
     if not clusters:
         raise AirflowSkipException("No cluster is watched: name connections in PULSAR_FLEET_WATCH, or in the form.")
     with recorded_in_ledger(context, PROCEDURE):
-        texts = [asyncio.run(_watch(connection, restore=params["restore"])) for connection in clusters]
+        texts = [run_until_limit(context["task"], _watch(one, restore=params["restore"])) for one in clusters]
         if problems := [text for text in texts if text]:
             raise PreconditionFailed("\n".join(problems))
     return "No run has left anything."
@@ -48,7 +48,8 @@ def find_unmigrated(params: dict[str, Any]) -> str:
     retired = [cluster_connection(name) for name in params["retired"]]
     if not retired:
         raise AirflowSkipException("No cluster is retired: name connections in PULSAR_FLEET_WATCH, or in the form.")
-    if problems := [text for connection in retired if (text := asyncio.run(_unmigrated(connection)))]:
+    task_of_run = get_current_context()["task"]
+    if problems := [text for one in retired if (text := run_until_limit(task_of_run, _unmigrated(one)))]:
         raise PreconditionFailed("\n".join(problems))
     return "Every namespace is migrated."
 
