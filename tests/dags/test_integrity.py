@@ -17,6 +17,7 @@ from pulsar_fleet.airflow.run import store_failure
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.procedures.procedure import Session, Skipped
 from pulsar_fleet.procedures.verification import compare_subscriptions
+from pulsar_fleet.settings.capacity import VARIABLE
 
 REPOSITORY = Path(__file__).parents[2]
 DAG_FILES = sorted((REPOSITORY / "dags").glob("*.py"))
@@ -56,6 +57,13 @@ SPARK_STEPS = {
     "verify_clusters": {"compare_messages", "compare_subscriptions"},
     "verify_read_only": {"compare_messages"},
     "verify_replication": {"compare_messages"},
+}
+
+VERIFY_POOLS = {
+    "freeze_bounds": "clusters",
+    "compare_messages": "jobs",
+    "compare_subscriptions": "jobs",
+    "read_verdict": "clusters",
 }
 
 OFFLINE = """
@@ -168,6 +176,26 @@ def test_every_task_has_a_limit_and_every_run_without_a_person(dag_bag: Any) -> 
     }
     runs = {name: (dag.max_active_runs, dag.dagrun_timeout) for name, dag in dag_bag.dags.items()}
     assert runs == {name: (most, timedelta(hours=hours) if hours else None) for name, (most, hours) in RUNS.items()}
+
+
+def test_the_pools_take_what_loads_clusters_and_no_migration(
+    dag_bag: Any,  # it made the database
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, '{"pools": {"step": "clusters", "spark": "jobs"}, "jobs_per_run": 2}')
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(REPOSITORY / "dags"), bundle_name="tests", bundle_path=REPOSITORY / "dags")
+    pools = {(name, task.task_id): task.pool for name, dag in bag.dags.items() for task in dag.tasks}
+    assert {name: pool for name, pool in pools.items() if name[0] in ("migrate_namespaces", "verify_clusters")} == {
+        name: VERIFY_POOLS.get(name[1], "default_pool") if name[0] == "verify_clusters" else "default_pool"
+        for name in pools
+        if name[0] in ("migrate_namespaces", "verify_clusters")
+    }
+    jobs = {name for name, pool in pools.items() if pool == "jobs"}
+    restored = ("migrate_namespaces", "fail_back_namespaces")
+    assert jobs == {(dag, task) for dag, tasks in SPARK_STEPS.items() if dag not in restored for task in tasks}
+    assert bag.dags["verify_clusters"].get_task("compare_messages").max_active_tis_per_dagrun == 2
 
 
 def test_the_package_under_plugins_is_not_executed_a_second_time() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.procedures.procedure import Procedure, Said, Session, SparkJob, Step
+    from pulsar_fleet.procedures.procedure import Application, Procedure, Said, Session, SparkJob, Step
     from pulsar_fleet.settings.setting import Settings
 
     Announce = Callable[[Run, JsonObject], None]
@@ -168,8 +168,18 @@ def _opening(procedure: Procedure) -> Any:
     return opening()
 
 
+def _pool(procedure: Procedure, kind: Kind) -> dict[str, Any]:
+    """The pool of a task, as an argument.
+
+    A run that has something to restore waits for no slot: while it waits nothing renews its lease, and when that has
+    ended, `watch_overrides` takes the run for dead.
+    """
+    name = Capacity.read().pools.get(kind)
+    return {"pool": name} if name and not procedure.always else {}
+
+
 def _check(procedure: Procedure) -> Any:
-    @task(task_id=procedure.checks, doc_md=inspect.getdoc(procedure.check))
+    @task(task_id=procedure.checks, doc_md=inspect.getdoc(procedure.check), **_pool(procedure, Kind.STEP))
     def check() -> Any:
         return _planned(procedure)
 
@@ -236,17 +246,23 @@ def _step(
         "trigger_rule": "all_done" if step is procedure.always else "all_success" if batch is None else "none_failed",
     }
     if step.wait:
+        # It is not in a pool: a look is a few calls.
         return StepSensor(procedure=procedure, step=step, conclude=conclude, batch=batch, **settings)
+    settings |= _pool(procedure, kind)
     if step.spark is None:
         return task(**settings)(work)(batch)
+    assert spark_jobs is not None, f"the DAG file of {procedure.name} names the folder of its Spark jobs"
+    return _spark_step(step.spark, spark_jobs, work=work, batch=batch, **settings)
+
+
+def _spark_step(job: Application, spark_jobs: Path, *, batch: Any, **settings: Any) -> Any:
     from pulsar_fleet.airflow.operators.spark import SparkStepOperator
 
-    assert spark_jobs is not None, f"the DAG file of {procedure.name} names the folder of its Spark jobs"
-    file = spark_jobs / step.spark.file
+    file = spark_jobs / job.file
     name = file.stem.replace("_", "-")
-    return SparkStepOperator(
-        work=work, batch=batch, clusters=step.spark.clusters, application=str(file), name=name, **settings
-    )
+    if batch is not None:
+        settings["max_active_tis_per_dagrun"] = Capacity.read().jobs_per_run
+    return SparkStepOperator(batch=batch, clusters=job.clusters, application=str(file), name=name, **settings)
 
 
 def _report(procedure: Procedure) -> Any:

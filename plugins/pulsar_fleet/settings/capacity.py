@@ -1,10 +1,10 @@
-"""How long tasks may last, from an environment variable: the DAG files read nothing else."""
+"""How long tasks may last, and how many at once, from an environment variable: the DAG files read nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -13,7 +13,10 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.text import did_you_mean
 
 VARIABLE = "PULSAR_FLEET_CAPACITY"
-_EXAMPLE = '{"minutes": {"step": 480, "spark": 2880}}'
+_EXAMPLE = (
+    '{"minutes": {"step": 480, "spark": 2880}, "pools": {"step": "pulsar_fleet_clusters", "spark": '
+    '"pulsar_fleet_spark"}, "jobs_per_run": 4}'
+)
 
 
 class Kind(StrEnum):
@@ -32,9 +35,14 @@ class Capacity:
     """What the tasks of an installation may take.
 
     :param minutes: kind of task → how long one may last, instead of the default.
+    :param pools: kind of task → the pool of Airflow that it takes a slot of; by default that of all tasks. One that
+        does not exist is never run: Airflow only warns.
+    :param jobs_per_run: Spark jobs that a run has at once.
     """
 
     minutes: Mapping[str, float] = field(default_factory=dict)
+    pools: Mapping[str, str] = field(default_factory=dict)
+    jobs_per_run: int = 4
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Capacity:
@@ -46,16 +54,27 @@ class Capacity:
             given = json.loads(text)
         except ValueError as error:
             raise InvalidRequest(f"{VARIABLE} is not valid JSON: {error}.") from error
-        if not isinstance(given, dict) or not all(isinstance(part, dict) for part in given.values()):
-            raise InvalidRequest(f"{VARIABLE} is not a JSON object of objects: write it as {_EXAMPLE}.")
-        _require_known(given, cls.__dataclass_fields__)
-        for part in given.values():
-            _require_known(part, Kind)
+        if not isinstance(given, dict):
+            raise InvalidRequest(f"{VARIABLE} is not a JSON object: write it as {_EXAMPLE}.")
+        _require_known(given, [*cls.__dataclass_fields__])
         capacity = cls(**given)
-        for kind, minutes in capacity.minutes.items():
+        capacity._require_valid()
+        return capacity
+
+    def _require_valid(self) -> None:
+        for part in (self.minutes, self.pools):
+            if not isinstance(part, dict):
+                raise InvalidRequest(f"The minutes and the pools of {VARIABLE} are objects: write it as {_EXAMPLE}.")
+            _require_known(part, [*map(str, Kind)])
+        for kind, minutes in self.minutes.items():
             if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes < 1:
                 raise InvalidRequest(f"The minutes of {kind} in {VARIABLE} are {minutes!r}: write 1 or more, as 480.")
-        return capacity
+        for kind, pool in self.pools.items():
+            if not isinstance(pool, str) or not pool:
+                raise InvalidRequest(f"The pool of {kind} in {VARIABLE} is {pool!r}: write the name of a pool.")
+        jobs = self.jobs_per_run
+        if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+            raise InvalidRequest(f"jobs_per_run in {VARIABLE} is {jobs!r}: write an integer, 1 or more.")
 
     def task_limit(self, kind: Kind, own: float | None = None) -> timedelta:
         """How long a task may last.
@@ -71,7 +90,7 @@ class Capacity:
         return 2 * self.task_limit(kind)
 
 
-def _require_known(given: Mapping[str, object], known: Mapping[str, object] | type[Kind]) -> None:
+def _require_known(given: Mapping[str, object], known: Collection[str]) -> None:
     for key in sorted({*given} - {*known}):
-        hint = did_you_mean(key, sorted(map(str, known)), f"write it as {_EXAMPLE}.")
+        hint = did_you_mean(key, sorted(known), f"write it as {_EXAMPLE}.")
         raise InvalidRequest(f"Unknown key {key!r} in {VARIABLE}; {hint}")

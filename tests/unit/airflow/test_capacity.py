@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.settings.capacity import MINUTES, VARIABLE, Capacity, Kind
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def read(text: str) -> Capacity:
@@ -27,12 +32,21 @@ def test_the_variable_raises_also_the_limit_that_a_step_has_of_its_own() -> None
     assert raised.task_limit(Kind.SPARK) == timedelta(minutes=MINUTES[Kind.SPARK])
 
 
+def test_the_pools_that_compose_names_are_made_before_airflow_starts() -> None:
+    services = yaml.safe_load((REPOSITORY / "docker" / "compose.yaml").read_text())["services"]
+    named = Capacity.read(services["scheduler"]["environment"]).pools
+    assert {*named} == {*Kind}
+    assert {*re.findall(r"airflow pools set (\S+) \d+ ", services["airflow-init"]["command"][-1])} == {*named.values()}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "is not valid JSON"),
-        ("[]", "is not a JSON object of objects"),
-        ('{"minutes": 5}', "is not a JSON object of objects"),
+        ("[]", "is not a JSON object: write it as"),
+        ('{"minutes": 5}', "The minutes and the pools of PULSAR_FLEET_CAPACITY are objects: write it as"),
+        ('{"pools": {"spark": ""}}', "The pool of spark in PULSAR_FLEET_CAPACITY is '': write the name of a pool."),
+        ('{"jobs_per_run": 0}', "jobs_per_run in PULSAR_FLEET_CAPACITY is 0: write an integer, 1 or more."),
         ('{"minute": {}}', "Unknown key 'minute' in PULSAR_FLEET_CAPACITY; did you mean 'minutes'?"),
         ('{"minutes": {"sparks": 5}}', "Unknown key 'sparks' in PULSAR_FLEET_CAPACITY; did you mean 'spark'?"),
         ('{"minutes": {"step": "5"}}', "The minutes of step in PULSAR_FLEET_CAPACITY are '5': write 1 or more"),
