@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -89,6 +90,15 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     return Ending(report=report, text="", document={})
 
 
+def install_spark(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put a `spark-submit` on the path that only runs this script."""
+    program = folder / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
 def limited(name: str, step: Step) -> DAG:
     """A DAG with this step, which may last three seconds."""
     procedure = Procedure(name=name, summary="Hang.", clusters={}, own_settings={}, work=(step,), end=end)
@@ -113,16 +123,31 @@ def test_a_step_is_stopped_at_its_limit_and_goes_on_when_cleared() -> None:
     assert set(states(run_again(dag, run)).values()) == {"success"}
 
 
+def test_a_job_takes_what_its_connection_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tmp_path / "given"
+    install_spark(tmp_path, monkeypatch, f'echo "$@" > {given}')
+    extra = {"driver-memory": "2g", "executor-memory": "3g", "executor-cores": 2, "conf": {"spark.log.level": "INFO"}}
+    master = {"conn_type": "spark", "host": "spark://master:7077", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(master))
+    run = run_dag(limited("resources", Step("compare", submit_beside, spark=Application("job.py"))))
+    assert set(states(run).values()) == {"success"}
+    for words in (
+        "--driver-memory 2g",
+        "--executor-memory 3g",
+        "--executor-cores 2",
+        "--conf spark.log.level=INFO",
+        "--conf spark.ui.enabled=false",
+    ):
+        assert words in given.read_text()
+
+
 @pytest.mark.parametrize("submit", [submit_beside, submit_here])
 def test_a_spark_job_that_hangs_is_ended_with_what_it_started(
     submit: Callable[[Session], Awaitable[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, pids, again = tmp_path / "bin", tmp_path / "pids", tmp_path / "again"
-    programs.mkdir()
-    script = f"#!/bin/sh\n[ -e {again} ] && exit 0\ntouch {again}\nsleep 600 &\necho $$ $! > {pids}\nwait\n"
-    (programs / "spark-submit").write_text(script)
-    (programs / "spark-submit").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    pids, again = tmp_path / "pids", tmp_path / "again"
+    script = f"[ -e {again} ] && exit 0\ntouch {again}\nsleep 600 &\necho $$ $! > {pids}\nwait"
+    install_spark(tmp_path, monkeypatch, script)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
     dag = limited(submit.__name__, Step("compare", submit, spark=Application("job.py")))
     began = time.monotonic()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,33 @@ if TYPE_CHECKING:
     from pulsar_fleet.procedures.procedure import SparkJob
 
 _END_SECONDS = 30.0
+_MEMORY = ("driver-memory", "executor-memory")
+_NUMBERS = ("executor-cores", "total-executor-cores", "num-executors")
+
+
+def read_resources(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What a job may take, by the extra of its Spark connection, as settings of `spark-submit`; the provider reads its
+    other keys.
+
+    :raises PreconditionFailed: a value cannot be used.
+    """
+
+    def refuse(name: str, example: str) -> PreconditionFailed:
+        return PreconditionFailed(
+            f"The extra of the Spark connection {conn_id!r} has {name!r}: {extra[name]!r}. Write it as {example}."
+        )
+
+    given = {name: extra[name] for name in (*_MEMORY, *_NUMBERS, "conf") if extra.get(name) not in (None, "")}
+    for name in given.keys() & {*_MEMORY}:
+        if not re.fullmatch(r"[1-9]\d*[kmgt]b?", str(given[name]).lower()):
+            raise refuse(name, '"2g" or "512m"')
+    for name in given.keys() & {*_NUMBERS}:
+        if not re.fullmatch(r"[1-9]\d*", str(given[name])):
+            raise refuse(name, "a number, such as 2")
+    if not isinstance(given.get("conf", {}), dict):
+        raise refuse("conf", 'an object, such as {"spark.task.maxFailures": "8"}')
+    named = {name.replace("-", "_"): value for name, value in given.items()}
+    return {"driver_memory": "1g", "conf": {}, **named}
 
 
 class FleetJobOperator(SparkSubmitOperator):
@@ -52,10 +80,13 @@ class FleetJobOperator(SparkSubmitOperator):
                 'Create it: type spark, host "local[*]" or spark://host:7077.'
             ) from error
         self.log.info("Spark master: %s", master.host)
+        resources = read_resources(self.spark_conn_id, master.extra_dejson)
         # That of an earlier run in this process has its arguments.
         self._hook = None
         self._conn_id = self.spark_conn_id
-        self.conf = {**JOB_SETTINGS, **(self.conf or {})}
+        self.conf = {**JOB_SETTINGS, **resources.pop("conf")}
+        for name, value in resources.items():
+            setattr(self, f"_{name}", value)
         self.env_vars = self.environment()
         with tempfile.TemporaryDirectory() as folder:
             self.py_files = str(build_package_zip(Path(folder)))
@@ -110,7 +141,7 @@ class SparkStepOperator(FleetJobOperator):
         clusters: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(driver_memory="1g", **kwargs)
+        super().__init__(**kwargs)
         self._work = work
         self.batch = batch
         self.clusters = clusters
