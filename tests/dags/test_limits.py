@@ -21,7 +21,7 @@ from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.procedures.procedure import Application, Ending, Procedure, Session, Step
+from pulsar_fleet.procedures.procedure import Application, Batches, Ending, Procedure, Session, Step
 from pulsar_fleet.report.document import Outcome, Report
 
 pytestmark = pytest.mark.usefixtures("dag_bag", "records")
@@ -161,3 +161,21 @@ def test_a_spark_job_that_hangs_is_ended_with_what_it_started(
         Run.open(f"{dag.dag_id}/{run.run_id}").stored("failures/compare.json")
     )
     assert set(states(run_again(dag, run)).values()) == {"success"}
+
+
+@pytest.mark.parametrize(("limit", "state"), [(2, "failed"), (3, "success")])
+def test_more_parts_than_airflow_maps_are_refused(limit: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def three(_: Session) -> list[JsonObject]:
+        return [{"folder": str(number)} for number in range(3)]
+
+    async def compare(session: Session) -> str:
+        return str(session.batch["folder"])
+
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", str(limit))
+    work = Batches("parts", three, (Step("compare", compare),))
+    procedure = Procedure(name="mapped", summary="", clusters={}, own_settings={}, work=work, end=end)
+    run = run_dag(procedure_dag(procedure))
+    assert states(run)["check"] == state
+    if state == "failed":
+        reason = str(Run.open(f"mapped/{run.run_id}").stored("failures/check.json"))
+        assert reason.startswith("This run has 3 parts, and Airflow maps tasks over at most 2: nothing was done.")

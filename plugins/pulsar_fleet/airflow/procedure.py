@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
+from airflow.providers.common.compat.sdk import AirflowSkipException, Stats, conf
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, chain, dag, get_current_context, task_group
 
@@ -24,6 +24,7 @@ from pulsar_fleet.airflow.run import (
     run_until_limit,
 )
 from pulsar_fleet.airflow.sensors.step import StepSensor, read_connections
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.procedures.procedure import Batches
 from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.setting import refuse_unknown_settings
@@ -162,10 +163,23 @@ def _opening(procedure: Procedure) -> Any:
         if procedure.require:
             _with_session(procedure, procedure.require)
         if isinstance(work := procedure.work, Batches):
-            return _with_session(procedure, lambda session: runner.read_batches(work, session))
+            batches = _with_session(procedure, lambda session: runner.read_batches(work, session))
+            _require_mappable(len(batches))
+            return batches
         return _planned(procedure) if procedure.check and not procedure.checks else None
 
     return opening()
+
+
+def _require_mappable(parts: int) -> None:
+    """Refuse more parts than Airflow maps tasks over: it would fail the task with no word of its option."""
+    limit = conf.getint("core", "max_map_length", fallback=1024)
+    if parts > limit:
+        raise InvalidRequest(
+            f"This run has {parts} parts, and Airflow maps tasks over at most {limit}: nothing was done. Select "
+            "fewer namespaces, set a greater 'namespaces_per_job', or raise Airflow's option [core] max_map_length, of "
+            "the API server and the workers."
+        )
 
 
 def _pool(procedure: Procedure, kind: Kind) -> dict[str, Any]:
