@@ -175,7 +175,7 @@ def test_a_namespace_is_migrated_wave_by_wave(
         state = wait_for(lambda run_id=run_id: ended(airflow, "migrate_namespaces", run_id))
         failed = [task["task_id"] for task in airflow.tasks("migrate_namespaces", run_id) if task["state"] == "failed"]
         assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
-        assert ": Approve by " in airflow.result("migrate_namespaces", run_id, "write_report")
+        assert ": Approve by " in airflow.report("migrate_namespaces", run_id)
 
     ledger = Ledger.open(f"sqlite:///{airflow.folder}/pulsar-fleet/ledger.db")
     askers = [ledger.run(f"migrate_namespaces/{run_id}") for run_id in (first, f"{first}__wave-2")]

@@ -65,7 +65,7 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     failed = [task["task_id"] for task in airflow.tasks("migrate_namespaces", run_id) if task["state"] == "failed"]
     assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
     assert (tally.finished, tally.lost, tally.order_breaks) == (True, 0, 0)
-    report = airflow.result("migrate_namespaces", run_id, "write_report")
+    report = airflow.report("migrate_namespaces", run_id)
     assert ("arrived" in report, "Wave 1: Approve by " in report) == (True, True)
     assert f"`{live}`" in question["body"].partition("##")[0]
     # The next wave is a run of its own, with an approval of its own.
@@ -108,7 +108,7 @@ def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
     assert wait_for(lambda: ended(airflow, "onboard_cluster", run_id)) == "success"
     tasks = {task["task_id"]: task["state"] for task in airflow.tasks("onboard_cluster", run_id)}
     assert tasks["apply_plan"] == applied
-    assert f": {answer} by " in airflow.result("onboard_cluster", run_id, "write_report")
+    assert f": {answer} by " in airflow.report("onboard_cluster", run_id)
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,8 @@ def _report(procedure: Procedure) -> Any:
             run.ledger.finish_run(run.id, "failed")
             raise PreconditionFailed(ending.problem)
         finish_run(context, failed)
-        return ending.report.markdown()
+        # The whole report is stored with the run: an XCom is a row of Airflow's database.
+        return ending.report.headline
 
     return write_report()
 

@@ -17,6 +17,7 @@ import httpx
 import tenacity
 
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
 
 REPOSITORY = Path(__file__).parents[3]
@@ -143,6 +144,11 @@ class AirflowStack:
         return self._get(
             f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value?stringify=false"
         )["value"]
+
+    def report(self, dag_id: str, run_id: str) -> str:
+        """The report that a run has stored."""
+        artefacts = Artefacts.open(str(self.folder / "pulsar-fleet" / "artefacts"))
+        return (artefacts.folder(f"{dag_id}/{run_id}") / "report.md").read_text()
 
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
         """Name → URL of the links that the page of a task shows; None: it shows none."""

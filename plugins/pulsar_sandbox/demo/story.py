@@ -76,7 +76,6 @@ class Outcome:
 
     estate: Estate | None = None
     runs: dict[str, Finished] = field(default_factory=dict)
-    results: dict[str, Any] = field(default_factory=dict)
     tally: Tally | None = None
     windows: dict[str, Window] = field(default_factory=dict)
     """Partition → what the switch said each of its subscriptions would get twice."""
@@ -181,8 +180,6 @@ class Demo:
             tuple((task["task_id"], task["state"] or "none", task["duration"] or 0.0) for task in tasks),
         )
         self.outcome.runs[dag_id] = finished
-        if finished.succeeded:
-            self.outcome.results[dag_id] = stack.result(dag_id, run_id, "write_report")
         return finished.succeeded
 
     def _tell_finished(self, stack: AirflowStack, dag_id: str, run_id: str, reported: set[str]) -> None:

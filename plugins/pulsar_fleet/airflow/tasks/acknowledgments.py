@@ -50,7 +50,7 @@ def write_report() -> str:
         report = forwarding_report(None, failed)
         store_report(run, report)
         finish_run(context, failed)
-        return report.markdown()
+        return report.headline
     result = ForwardingResult.from_json(run.artefacts.read_json(Reference.from_json(reference)))
     for name, value in metrics(result).items():
         Stats.gauge(f"{METRICS}.{name}", value)
@@ -60,4 +60,4 @@ def write_report() -> str:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed("\n".join(result.faults()))
     finish_run(context, failed)
-    return report.markdown()
+    return report.headline

@@ -63,7 +63,7 @@ def write_report() -> str:
         report = failed_report(failed, state)
         store_report(run, report)
         finish_run(context, failed)
-        return report.markdown()
+        return report.headline
     result = SyncSummary.from_json(document)
     for name, value in metrics(result).items():
         Stats.gauge(f"{METRICS}.{name}", value)
@@ -76,4 +76,4 @@ def write_report() -> str:
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed(reason)
     finish_run(context, failed)
-    return report.markdown()
+    return report.headline

@@ -15,7 +15,6 @@ from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.preflight.findings import Finding
@@ -27,12 +26,13 @@ PROCEDURE = "watch_read_only"
 
 
 @task
-def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
+def check_read_only(params: dict[str, Any]) -> str:
     """Let the shadow topics follow their sources; fail if data of a source will be deleted, or readers lose messages.
 
     A retry follows and reads again.
     """
     from pulsar_fleet.cluster.names import parse_namespaces
+    from pulsar_fleet.cluster.text import counted
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
@@ -49,7 +49,7 @@ def check_read_only(params: dict[str, Any]) -> list[JsonObject]:
     with recorded_in_ledger(context, PROCEDURE):
         watched = with_cluster(params, look_after)
         _judge(watched)
-    return [topic.to_json() for row in watched for topic in row.topics]
+    return f"{counted(sum(len(row.topics) for row in watched), 'topic')} examined."
 
 
 def _judge(watched: list[Watched]) -> None:
