@@ -13,4 +13,5 @@ from pulsar_fleet.airflow.procedure import procedure_dag
 from pulsar_fleet.procedures.abort import ABORT
 
 # read_request → check_abort → approve_abort → abort_run → write_report
+# Without a dagrun_timeout: a person has the run's approval_hours to answer.
 abort_migration = procedure_dag(ABORT, doc_md=__doc__, tags=["pulsar", "migration"], max_active_runs=1)
