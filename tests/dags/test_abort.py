@@ -66,6 +66,8 @@ def test_a_migration_that_goes_on_is_not_undone(play: Play, moving: Migration) -
     running.state = DagRunState.RUNNING
     with create_session() as session:
         session.add(running)
+    # That of a failed run whose task was cleared: the ledger has the failure.
+    moving.run.ledger.finish_run(moving.run.id, "failed")
     assert refused(play("abort_migration", run=moving.run.id, auto_approve=True))
     assert asyncio.run(settings(moving)) == frozen
     with create_session() as session:

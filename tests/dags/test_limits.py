@@ -119,8 +119,9 @@ def test_a_step_is_stopped_at_its_limit_and_goes_on_when_cleared() -> None:
     assert (run.get_task_instance("copy").try_number, CLOSED) == (1, ["lease"])
     assert Run.open(f"hang/{run.run_id}").stored("failures/copy.json") == (
         "copy was stopped at its limit of 3 s while it did this: Copy what is left. Nothing is lost: what it has done "
-        "is stored. The end of its log says what it waited for. Clear it, and it does what is left; if that needs "
-        "longer, raise the limit first, in PULSAR_FLEET_CAPACITY."
+        "is stored. The end of its log says what it waited for. Do what the page of the procedure says where this task "
+        "stops; where it names nothing else, clear it, and it does what is left. If that needs longer, raise the limit "
+        "first, in PULSAR_FLEET_CAPACITY."
     )
     again = run_again(dag, run)
     assert set(states(again).values()) == {"success"}

@@ -189,7 +189,7 @@ def _pool(procedure: Procedure, kind: Kind) -> dict[str, Any]:
     ended, `watch_overrides` takes the run for dead.
     """
     name = Capacity.read().pools.get(kind)
-    return {"pool": name} if name and not procedure.always else {}
+    return {"pool": name} if name and not (procedure.always or procedure.urgent) else {}
 
 
 def _check(procedure: Procedure) -> Any:
@@ -253,7 +253,7 @@ def _step(
     kind = Kind.SPARK if step.spark else Kind.STEP
     settings: dict[str, Any] = {
         "task_id": step.name,
-        "execution_timeout": Capacity.read().task_limit(kind, step.minutes),
+        "execution_timeout": Capacity.read().task_limit(kind),
         "outlets": [emits[step.name][0]] if step.name in emits else [],
         "doc_md": inspect.getdoc(step.work) or "Do what is left of this step.",
         # Of a batch a step may have nothing to do: the next ones have.
@@ -321,8 +321,7 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
 
 
 def _goes_on(context: Context, run_id: str) -> bool:
-    """Whether Airflow executes a run that the ledger has as running."""
-    recorded, (dag_id, _, name) = current_run(context).ledger.run(run_id), run_id.partition("/")
-    if recorded is None or recorded.state != "running" or dag_id == "cli":
-        return False
-    return context["ti"].get_dagrun_state(dag_id=dag_id, run_id=name) in ("queued", "running")
+    """Whether Airflow executes a run or will, also one that had failed and was cleared; a deleted one does not."""
+    dag_id, _, name = run_id.partition("/")
+    going_on = ["queued", "running"]
+    return dag_id != "cli" and bool(context["ti"].get_dr_count(dag_id=dag_id, run_ids=[name], states=going_on))

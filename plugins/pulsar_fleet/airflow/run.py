@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _EARLY_SECONDS = 60.0
+_BEGAN = "_fleet_began"
+"""The attribute of a task with the time at which it began to execute or to resume."""
 
 
 def fleet_run_id(context: Context) -> str:
@@ -117,10 +120,13 @@ def run_until_limit(task: Any, work: Coroutine[Any, Any, Result]) -> Result:
     :raises AirflowTaskTimeout: it was cancelled.
     """
     limit = task.execution_timeout.total_seconds() if task.execution_timeout else None
+    # Airflow counts from the begin of the task, which may call this several times.
+    spent = time.monotonic() - getattr(task, _BEGAN, time.monotonic())
+    left = limit and max(limit - _EARLY_SECONDS, limit / 2) - spent
 
     async def run() -> Result:
         try:
-            async with asyncio.timeout(limit and max(limit - _EARLY_SECONDS, limit / 2)) as timer:
+            async with asyncio.timeout(left) as timer:
                 return await work
         except TimeoutError as error:
             if not timer.expired():
@@ -142,6 +148,7 @@ def retry_what_can_heal(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def run(self: Any, context: Context, *args: Any, **kwargs: Any) -> Any:
+        setattr(self, _BEGAN, time.monotonic())
         try:
             return method(self, context, *args, **kwargs)
         except (Unavailable, AirflowSensorTimeout):
@@ -162,8 +169,9 @@ def _timeout_text(task: BaseOperator) -> str:
     doing = f" while it did this: {' '.join(paragraph.split()).rstrip('.')}" if paragraph else ""
     return (
         f"{task.task_id} was stopped at its limit of {duration(limit.total_seconds())}{doing}. Nothing is lost: what "
-        "it has done is stored. The end of its log says what it waited for. Clear it, and it does what is left; if "
-        f"that needs longer, raise the limit first, in {VARIABLE}."
+        "it has done is stored. The end of its log says what it waited for. Do what the page of the procedure says "
+        "where this task stops; where it names nothing else, clear it, and it does what is left. If that needs "
+        f"longer, raise the limit first, in {VARIABLE}."
     )
 
 

@@ -278,9 +278,9 @@ class Ledger:
             newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
-    def last_run_in(self, namespace: str, phase: str | None = None) -> str | None:
-        """The newest run in which a namespace entered `phase`, or any phase; None if there is none."""
-        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace)
+    def last_run_in(self, namespace: str, phase: str | None = None, *, but: str = "") -> str | None:
+        """The newest run in which a namespace entered `phase`, or any phase but one; None if there is none."""
+        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase != but)
         if phase is not None:
             query = query.where(phases.c.phase == phase)
         with self._engine.connect() as connection:

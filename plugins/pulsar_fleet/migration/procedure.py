@@ -406,10 +406,12 @@ class Failback(_Procedure):
     async def reopen_blue(self) -> dict[str, JsonObject]:
         """Clear blue's flags and recreate its terminated topics; applications that restart now stay on blue.
 
-        Once the cut-over has begun, blue is open: nothing is done.
+        Once the cut-over has begun, blue is open: nothing is done. It checks again first: hours may have passed since a
+        person was asked, and what it removes is only on blue where a verification has found a difference since.
         """
         if self.begun:
             return {}
+        await self.check_failback()
         async with held(self.sides, self.run, self.namespaces):
             return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
 

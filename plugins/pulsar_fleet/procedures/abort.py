@@ -60,20 +60,34 @@ def clusters_of(conf: JsonObject) -> dict[str, str]:
 
 
 async def require(session: Session) -> None:
-    """Refuse a run that goes on, and connections that lead to other clusters than its own."""
+    """Refuse a run that goes on, other clusters than its own, and namespaces that a later run has moved since."""
+    from pulsar_fleet.cluster.connection import refuse_same_cluster
     from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.migration.waves.steps import find_moves
+    from pulsar_fleet.migration.abort import touched_namespaces
+    from pulsar_fleet.migration.model import Phase
+    from pulsar_fleet.migration.prepare.lease import require_ended
+    from pulsar_fleet.procedures.migration import recorded_clusters
 
-    _require_end(session)
     aborted = _aborted(session)
-    if (moves := find_moves(aborted.run)) is None:
-        return
-    async with aborted.sides.open() as admins:
-        names = [await admin.cluster_name() for admin in admins]
-    connections, recorded = (aborted.sides.blue, aborted.sides.green), (moves.blue, moves.green)
+    run, connections = aborted.run, (aborted.clusters.blue, aborted.clusters.green)
+    async with aborted.clusters.open() as (blue, green):
+        names = await blue.cluster_name(), await green.cluster_name()
+    refuse_same_cluster(connections[0].name, connections[1].name, names)
+    if (recorded := recorded_clusters(run, is_failback=aborted.is_failback)) is None:
+        raise PreconditionFailed(f"The records do not say between which clusters {run.id} moves: nothing was undone.")
     for side, name, known in zip(connections, names, recorded, strict=True):
         if name != known:
-            raise PreconditionFailed(f"{side.name} leads to the cluster {name!r}, and the run moved {known!r}.")
+            raise PreconditionFailed(f"{side.name} leads to the cluster {name!r}, and the run has {known!r} there.")
+    for namespace in touched_namespaces(run):
+        later = run.ledger.last_run_in(str(namespace), but=Phase.CHECKED)
+        if later and later != run.id:
+            raise PreconditionFailed(
+                f"{namespace} was moved by {later} after this run: nothing was undone, as an abort would undo that too."
+            )
+    if session.goes_on is None:
+        await require_ended(aborted.sides, run)
+    elif session.goes_on(run.id):
+        raise PreconditionFailed(f"{run.id} still goes on: mark it as failed in Airflow, then start this run again.")
 
 
 async def check_abort(session: Session) -> Checked:
@@ -101,7 +115,8 @@ async def abort_run(session: Session) -> Done:
     """Undo what a migration or a failback changed; refused while it goes on, and once a topic is terminated."""
     from pulsar_fleet.migration.abort import abort_failback, abort_migration
 
-    _require_end(session)
+    # A connection may have changed, or the run may have been cleared, while a person was asked.
+    await require(session)
     aborted = _aborted(session)
     moves = _moves(aborted)
     if aborted.is_failback:
@@ -133,15 +148,6 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         document=document | (undone.to_json() if undone else {}),
         ended=Ended.PARTLY if undone and undone.kept else Ended.DONE,
     )
-
-
-def _require_end(session: Session) -> None:
-    """Refuse a run that Airflow still executes: it would go on with what is undone."""
-    from pulsar_fleet.cluster.errors import PreconditionFailed
-
-    run_id = session.conf["run"]
-    if session.goes_on(run_id):
-        raise PreconditionFailed(f"{run_id} still goes on: mark it as failed in Airflow, then start this run again.")
 
 
 def _aborted(session: Session) -> _Aborted:
@@ -190,6 +196,7 @@ ABORT = Procedure(
     approves="approve_abort",
     validate=validate,
     require=require,
+    urgent=True,
     check=check_abort,
     work=(Step("abort_run", abort_run),),
     end=end,

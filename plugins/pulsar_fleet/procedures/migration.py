@@ -82,14 +82,8 @@ async def _require_recorded_clusters(session: Session) -> None:
 def _refuse_others(session: Session, names: Sequence[str | None]) -> None:
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.migration.procedure import Failback
-    from pulsar_fleet.migration.waves.steps import find_moves
 
-    known: list[str] | None = session.run.stored(_NAMES)
-    if known is None and (moves := find_moves(session.run)):
-        # A run of an earlier release. What moves is stored with the cluster first that it leaves.
-        known = [moves.blue, moves.green]
-        if isinstance(run_of(session), Failback):
-            known.reverse()
+    known = recorded_clusters(session.run, is_failback=isinstance(run_of(session), Failback))
     if known is None or not session.run.ledger.phases(session.run.id):
         return
     for side, name, recorded in zip(_SIDES, names, known, strict=True):
@@ -98,6 +92,19 @@ def _refuse_others(session: Session, names: Sequence[str | None]) -> None:
                 f"The run {session.run.id!r} has {recorded!r} as {side!r}, and {session.conf[side]!r} leads to "
                 f"{name!r} now; nothing was sent. Correct the connection, then go on with the run."
             )
+
+
+def recorded_clusters(run: Run, *, is_failback: bool) -> list[str] | None:
+    """The names of blue and green that a run has begun with; None where it has stored none."""
+    from pulsar_fleet.migration.waves.steps import find_moves
+
+    known: list[str] | None = run.stored(_NAMES)
+    if known is None and (moves := find_moves(run)):
+        # A run of an earlier release. What moves is stored with the cluster first that it leaves.
+        known = [moves.blue, moves.green]
+        if is_failback:
+            known.reverse()
+    return known
 
 
 async def check_migration(session: Session) -> Checked:

@@ -38,7 +38,7 @@ class Session:
     :param say: shows a line of progress.
     :param stopping: whether a person has asked to stop; a step with `finish` asks it between two of its parts.
     :param kept: what the looks of a wait keep, in one process.
-    :param goes_on: whether Airflow executes a run; on the terminal none is.
+    :param goes_on: whether Airflow executes a run, or will; None on the terminal, which cannot know.
     :param dag_parsing: reads Airflow's settings for the parsing of DAG files; None on the terminal.
     """
 
@@ -52,7 +52,7 @@ class Session:
     stopping: Callable[[], bool] = field(default=lambda: False)
     kept: dict[str, Any] = field(default_factory=dict)
     dag_parsing: Callable[[], DagParsing] | None = None
-    goes_on: Callable[[str], bool] = field(default=lambda run_id: False)  # noqa: ARG005
+    goes_on: Callable[[str], bool] | None = None
 
     def stored_at(self, name: str) -> str:
         """The name of a document of a step among those of the run: of a batch in its folder."""
@@ -205,7 +205,6 @@ class Step:
     :param wait: of a step that may return `NotYet`.
     :param reached: whether a command leaves it out; by default where it has ended in an earlier attempt.
     :param finish: what Ctrl-C finishes first; by default the step is stopped at once.
-    :param minutes: how long it may last in Airflow, of a step that waits each look; by default as long as others.
     """
 
     name: str
@@ -218,7 +217,6 @@ class Step:
     wait: Wait | None = None
     reached: Callable[[Run], bool] | None = None
     finish: str = ""
-    minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +321,7 @@ class Procedure:
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
     :param approves: id of the task that waits for approval.
+    :param urgent: it restores what holds up applications: in Airflow it waits for no slot of a pool.
     :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
         Neither its steps nor its report read a plan that the runner has stored; its check stores the findings.
     :param always: a step at the end, also after a failure or Ctrl-C, which it finishes first.
@@ -352,6 +351,7 @@ class Procedure:
     opening: str = CHECK
     checks: str = ""
     approves: str = APPROVE
+    urgent: bool = False
     begun: Callable[[Run], bool] | None = None
     always: Step | None = None
     follows: Following | None = None

@@ -76,13 +76,9 @@ class Capacity:
         if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
             raise InvalidRequest(f"jobs_per_run in {VARIABLE} is {jobs!r}: write an integer, 1 or more.")
 
-    def task_limit(self, kind: Kind, own: float | None = None) -> timedelta:
-        """How long a task may last.
-
-        :param own: minutes of its step, which the variable can raise and not lower.
-        """
-        given = self.minutes.get(kind)
-        return timedelta(minutes=max(own, given or 0) if own else given or MINUTES[kind])
+    def task_limit(self, kind: Kind) -> timedelta:
+        """How long a task may last."""
+        return timedelta(minutes=self.minutes.get(kind) or MINUTES[kind])
 
     def run_limit(self, kind: Kind) -> timedelta:
         """How long a run may last whose longest task is of this kind: one that lasts longer waits for what does not

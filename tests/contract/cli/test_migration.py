@@ -145,11 +145,17 @@ async def test_a_failback_that_was_killed_is_aborted_and_blue_redirects_again(
         shell.killed("fail-back", *shell.sides, *options, after=step)
         (running,) = Ledger.open().migrations()
         assert not (await on_blue.namespace(moving) or {})["migrated"]
+        exchanged = ("--blue", shell.sides[1], "--green", shell.sides[0])
+        refused = shell.run("abort", running.run_id, *exchanged, "--yes")
+        assert (refused.state, "leads to the cluster 'green'" in refused.err) == (REFUSED, True), refused.err
         aborted = shell.run("abort", running.run_id, "--yes", "--json")
         assert (aborted.state, aborted.document["closed"]) == (DONE, [str(moving)]), aborted.err
         flags = [bool((await admin.namespace(moving) or {}).get("migrated")) for admin in (on_blue, on_green)]
         assert (flags, await settings(on_green, moving)) == ([True, False], before)
         assert Ledger.open().migrations() == []
+    Ledger.open().enter_phase("migrate_namespaces/later", str(moving), "prepared")
+    late = shell.run("abort", running.run_id, "--yes")
+    assert (late.state, "was moved by migrate_namespaces/later after this run" in late.err) == (REFUSED, True), late.err
 
 
 async def test_topics_of_applications_with_two_underscores_move(

@@ -24,7 +24,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
-from pulsar_fleet.migration.failback.steps import abort_failback, reopen
+from pulsar_fleet.migration.failback.steps import close_reopened, reopen
 from pulsar_fleet.migration.model import Phase
 from pulsar_sandbox import Sandbox
 
@@ -110,7 +110,7 @@ async def test_a_reopening_that_is_undone_delivers_nothing_again(
         await reopen(sides, returned, [world.namespace])
     else:
         await set_flag(admins["blue"], world.namespace, migrated=False)
-    assert await abort_failback(sides, returned, [world.namespace]) == (str(world.namespace),)
+    assert await close_reopened(sides, returned, [world.namespace]) == (str(world.namespace),)
     returned.ledger.finish_run(returned.id, "failed")
     assert await asyncio.to_thread(world.finish) == []
     assert await asyncio.to_thread(world.finish) == []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
+from pulsar_fleet.airflow.run import run_until_limit
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.settings.capacity import MINUTES, VARIABLE, Capacity, Kind
 
@@ -25,10 +30,9 @@ def test_without_the_variable_the_defaults_hold() -> None:
     }
 
 
-def test_the_variable_raises_also_the_limit_that_a_step_has_of_its_own() -> None:
+def test_the_variable_has_the_limit_of_one_kind_of_task() -> None:
     raised = read('{"minutes": {"step": 30}}')
-    limits = [raised.task_limit(Kind.STEP, own).total_seconds() / 60 for own in (None, 20, 40)]
-    assert limits == [30, 30, 40]
+    assert raised.task_limit(Kind.STEP) == timedelta(minutes=30)
     assert raised.task_limit(Kind.SPARK) == timedelta(minutes=MINUTES[Kind.SPARK])
 
 
@@ -57,3 +61,27 @@ def test_a_value_that_cannot_be_used_says_what_to_write(text: str, said: str) ->
     with pytest.raises(InvalidRequest) as error:
         read(text)
     assert said in str(error.value)
+
+
+@dataclass
+class Begun:
+    """A task that has a limit of two seconds, and began some seconds ago."""
+
+    ago: float
+    task_id: str = "copy"
+    execution_timeout: timedelta = timedelta(seconds=2)
+    killed: bool = False
+
+    def __post_init__(self) -> None:
+        self._fleet_began = time.monotonic() - self.ago
+
+    def on_kill(self) -> None:
+        self.killed = True
+
+
+def test_a_limit_counts_from_the_begin_of_the_task() -> None:
+    fresh, late = Begun(0), Begun(0.95)
+    run_until_limit(fresh, asyncio.sleep(0.2))
+    with pytest.raises(AirflowTaskTimeout):
+        run_until_limit(late, asyncio.sleep(0.2))
+    assert (fresh.killed, late.killed) == (False, True)

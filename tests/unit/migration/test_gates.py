@@ -43,8 +43,10 @@ from tests.support.snapshots import (
 from pulsar_fleet.cluster.admin.partial_reads import FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
+from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.facts import CompactedView, FlaggedNamespace, NamespaceFacts, Uncopied
 from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration.preflight.evaluation import overrides_watch
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.migration.preflight.view import (
@@ -828,6 +830,15 @@ def test_the_page_names_every_gate_as_the_code_has_it() -> None:
 def test_two_killed_parses_in_a_row_are_what_the_threshold_must_survive() -> None:
     assert ids(parsed_with(timeout=100, interval=30, stale_after=260)(view())) == {"dag-may-become-stale"}
     assert ids(parsed_with(timeout=100, interval=30, stale_after=261)(view())) == set()
+
+
+def test_a_watch_that_restores_nothing_watches_no_cluster(tmp_path: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    assert overrides_watch(ledger) == OverridesWatch()
+    for number, restores in enumerate((False, True)):
+        conf = {"clusters": ["pulsar_blue"], "restore": restores}
+        ledger.start_run(f"watch_overrides/{number}", "watch_overrides", conf)
+        assert overrides_watch(ledger).clusters == (("pulsar_blue",) if restores else ())
 
 
 def test_a_watch_that_is_only_paused_is_only_unpaused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -84,9 +85,11 @@ class FleetJobOperator(SparkSubmitOperator):
         # That of an earlier run in this process has its arguments.
         self._hook = None
         self._conn_id = self.spark_conn_id
-        self.conf = {**JOB_SETTINGS, **resources.pop("conf")}
+        # Arguments of the operator come before what the connection says.
+        self.conf = {**JOB_SETTINGS, **resources.pop("conf"), **(self.conf or {})}
         for name, value in resources.items():
-            setattr(self, f"_{name}", value)
+            if getattr(self, f"_{name}", None) is None:
+                setattr(self, f"_{name}", value)
         self.env_vars = self.environment()
         with tempfile.TemporaryDirectory() as folder:
             self.py_files = str(build_package_zip(Path(folder)))
@@ -112,8 +115,12 @@ class FleetJobOperator(SparkSubmitOperator):
         for process in started:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        if job is not None:
+        if job is None:
+            return
+        try:
             job.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.log.warning("spark-submit (pid %d) has not ended in %.0f s", job.pid, _END_SECONDS)
 
     def _close_output(self) -> None:
         # The provider's hook does not close the pipe of the job that it started.

@@ -35,6 +35,7 @@ from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace, LeftoverTopic
 from pulsar_fleet.migration.model import Phase, Strategy, choose_strategy, is_reversible
 from pulsar_fleet.migration.preflight import gates
+from pulsar_fleet.migration.preflight.evaluation import overrides_watch
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View, without_leftovers
@@ -159,6 +160,7 @@ async def check_failback(
         strategies=strategies,
         connections=(sides.green.argument, sides.blue.argument),
         expected=replace(expected or Expectations(), is_failback=True),
+        watch=overrides_watch(run.ledger) if expected and expected.dag_parsing else None,
     )
     # The gates of the other direction say nothing about a namespace that is on blue already.
     exchanged = any(finding.id == checks.EXCHANGED for finding in own)

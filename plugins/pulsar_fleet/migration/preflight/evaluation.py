@@ -109,15 +109,16 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     original = _with_original_settings(surveyed, run)
     connections = (sides.blue.argument, sides.green.argument)
     # Only Airflow has the DAG that restores what a dead run left.
-    watch = _watch(run.ledger) if expected.dag_parsing else None
+    watch = overrides_watch(run.ledger) if expected.dag_parsing else None
     return View(survey=original, strategies={}, expected=expected, connections=connections, watch=watch)
 
 
-def _watch(ledger: Ledger) -> OverridesWatch:
+def overrides_watch(ledger: Ledger) -> OverridesWatch:
+    """What the last run of `watch_overrides` has watched; of one that restores nothing no cluster."""
     if (last := ledger.last_run_of("watch_overrides")) is None:
         return OverridesWatch()
     minutes = (datetime.now(UTC) - utc(last.started_at)).total_seconds() / 60
-    return OverridesWatch(minutes=minutes, clusters=tuple(last.conf["clusters"]))
+    return OverridesWatch(minutes=minutes, clusters=tuple(last.conf["clusters"] if last.conf["restore"] else ()))
 
 
 def _with_original_settings(surveyed: Survey, run: Run) -> Survey:

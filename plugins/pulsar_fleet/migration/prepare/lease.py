@@ -145,6 +145,22 @@ def _require_own(run: Run, name: str, current: Lease, lease: Lease, now: float) 
         )
 
 
+async def require_ended(sides: Sides, run: Run) -> None:
+    """Refuse a run of Airflow whose lease has not expired: outside Airflow nobody knows whether it goes on.
+
+    :raises PreconditionFailed: a worker may execute it.
+    """
+    lease, now = lease_of(run), time.time()
+    async with sides.open() as admins:
+        for admin in admins:
+            for name, current in (await read_runs(admin)).leases.items():
+                if current.is_of_same_run(lease) and not current.process and current.expires > now:
+                    raise PreconditionFailed(
+                        f"Airflow may still execute {run.id}: it has {name} until {current.until()}. Mark it as failed "
+                        "there and wait until then, or start the DAG abort_migration, which asks Airflow."
+                    )
+
+
 async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
     """Renew the lease for a caller that polls often: only every two minutes in this process.
 

@@ -19,10 +19,10 @@ _WATCH_NOT_RUNNING = warns(
     "watch-not-running",
     Owner.AIRFLOW,
     "If this run dies, as when a person marks it as failed or its scheduler stops for long, nothing restores what it "
-    "has overridden on blue: producers may stay throttled until a person sees it.",
+    "has overridden on the old cluster: producers may stay throttled until a person sees it.",
 )
 _WATCH_MINUTES = 90
-"""Its schedule is every ten minutes, or what an installation has set."""
+"""Its schedule is every ten minutes; an hourly one, and a run that waits for a worker, are recent enough."""
 
 
 def airflow_keeps_the_dag(view: View) -> Iterator[Finding]:
@@ -63,5 +63,6 @@ def overrides_are_watched(view: View) -> Iterator[Finding]:
     yield _WATCH_NOT_RUNNING.finding(
         "Airflow, DAG watch_overrides",
         evidence,
-        f"{add if named else ''}run: airflow dags unpause watch_overrides. docs/watch_overrides.md shows the variable.",
+        f"{add if named else ''}run: airflow dags unpause watch_overrides. "
+        "It has to run every hour at least, with `restore`. docs/watch_overrides.md shows the variable.",
     )
