@@ -29,6 +29,8 @@ from pulsar_fleet.settings.metadata import SYNC_METADATA
     schedule=SYNC_METADATA.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
+    # As soon as it runs it writes to clusters: also where an installation's default is another one.
+    is_paused_upon_creation=True,
     max_active_runs=1,
     dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
     params=form(SYNC_METADATA.settings()),

@@ -1,2 +1,2 @@
--- A database of its own: Airflow and the ledger both keep their schema version in a table `alembic_version`.
+-- A database of its own: the records outlive Airflow's, and are backed up and restored without them.
 CREATE DATABASE fleet;

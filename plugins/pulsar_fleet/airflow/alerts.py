@@ -8,19 +8,22 @@ from importlib import import_module
 from inspect import isclass
 from typing import Any
 
+from pulsar_fleet.airflow.run import record_end
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.settings.alerts import VARIABLE, Alerts
 
 
 def run_alerts(dag_id: str) -> dict[str, Any]:
-    """Arguments of the DAG; none without the environment variable. It imports the module that the variable names.
+    """Arguments of the DAG: its failed runs are recorded, and told by what the environment variable names.
+
+    It imports the module of that.
 
     :raises InvalidRequest: the variable cannot be used; Airflow shows it as the import error of the DAG's file.
     """
     alerts = Alerts.read()
     if not alerts.callback:
-        return {}
-    arguments: dict[str, Any] = {"on_failure_callback": _callback(alerts)}
+        return {"on_failure_callback": [record_end]}
+    arguments: dict[str, Any] = {"on_failure_callback": [record_end, _callback(alerts)]}
     if minutes := alerts.deadlines.get(dag_id):
         arguments["deadline"] = _deadline(alerts, minutes)
     return arguments

@@ -97,6 +97,19 @@ def finish_run(context: Context, failed: Mapping[str, str]) -> None:
         raise PreconditionFailed(f"{failure_line(failed)}{failure_details(failed)}")
 
 
+def record_end(context: Context) -> None:
+    """Record that Airflow has ended a run as failed; for `on_failure_callback` of a DAG, in its processor.
+
+    A run that is ended by its `dagrun_timeout` skips its report, and would be running for ever in the records.
+    """
+    from pulsar_fleet.ledger.run import Run
+
+    # Without a task that has run the context has no `dag_run`.
+    run = Run.open(f"{context['dag'].dag_id}/{context['run_id']}")
+    if (recorded := run.ledger.run(run.id)) and recorded.state == "running":
+        run.ledger.finish_run(run.id, "failed")
+
+
 @contextmanager
 def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
     """Record the run of a DAG of one task: that it began, and whether the block succeeded."""

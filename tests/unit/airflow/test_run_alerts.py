@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pulsar_fleet.airflow.alerts import run_alerts
 from pulsar_fleet.airflow.notifications.pulsar import PulsarNotifier
+from pulsar_fleet.airflow.run import record_end
 from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.settings.alerts import VARIABLE
 
 NOTIFIER = f"{PulsarNotifier.__module__}.{PulsarNotifier.__name__}"
@@ -25,13 +29,25 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_without_the_variable_a_dag_has_no_alert(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    assert run_alerts("migrate_namespaces") == {}
+    assert run_alerts("migrate_namespaces") == {"on_failure_callback": [record_end]}
+
+
+def test_a_run_that_airflow_has_ended_is_recorded_as_failed(records: Path) -> None:
+    (record,) = run_alerts("watch_overrides")["on_failure_callback"]
+    for name, state in (("late", "running"), ("done", "succeeded")):
+        run = Run.open(f"watch_overrides/{name}")
+        run.ledger.start_run(run.id, "watch_overrides", {})
+        if state != "running":
+            run.ledger.finish_run(run.id, state)
+        record({"dag": SimpleNamespace(dag_id="watch_overrides"), "run_id": name, "reason": "timed_out"})
+    states = {row.run_id.partition("/")[2]: row.state for row in Run.open("any").ledger.newest_runs(9)}
+    assert states == {"late": "failed", "done": "succeeded"}
 
 
 def test_a_notifier_gets_its_arguments(configure: Any) -> None:
     configure(callback=NOTIFIER, arguments=ARGUMENTS)
     given = run_alerts("migrate_namespaces")
-    notifier = given.pop("on_failure_callback")
+    _, notifier = given.pop("on_failure_callback")
     assert (type(notifier), notifier.topic, notifier.pulsar_conn_id, given) == (
         PulsarNotifier,
         ARGUMENTS["topic"],
@@ -82,7 +98,7 @@ def test_the_notifier_names_the_run_that_is_late(monkeypatch: pytest.MonkeyPatch
 
 def test_a_function_gets_the_context_and_its_arguments(configure: Any) -> None:
     configure(callback=f"{__name__}.page", arguments={"team": "storage"})
-    assert run_alerts("x")["on_failure_callback"]({"run_id": "1"}) == ("storage", {"run_id": "1"})
+    assert run_alerts("x")["on_failure_callback"][1]({"run_id": "1"}) == ("storage", {"run_id": "1"})
 
 
 def page(context: dict[str, str], team: str) -> tuple[str, dict[str, str]]:
