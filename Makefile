@@ -11,6 +11,8 @@ STATE := .state
 TEST_WORKERS ?= 2
 # What `make test-long` runs: an area of the product, or `versions`; without it all areas.
 AREA ?=
+# Instead: what has changed since an area was last green (1, by tests/long.toml), or since a commit (main~3).
+CHANGED ?=
 # The pairs of versions of AREA=versions, one after the other.
 PAIRS ?= blue=3.0.7,green=4.2.4 blue=4.2.4,green=5.0.1 blue=5.0.1,green=4.2.4 blue=4.0.7,green=5.0.1 blue=5.0.1,green=4.0.7
 # Other releases of PySpark with which AREA=versions runs the jobs, without pyspark-client, which stops at 4.2.0.
@@ -72,10 +74,12 @@ CLUSTERS := -p tests.support.class_archives -n $(TEST_WORKERS) --dist loadfile -
 PYTEST := $(BIN)/python -m pytest $(CLUSTERS)
 # What fails runs once more, alone: see CONTRIBUTING.md.
 TWICE := $(BIN)/python -m tests.support.second_try
+LONG_AREAS := $(BIN)/python -m tests.support.long_areas
 
 .PHONY: check
 check: lint ## What to run before each commit: lint and unit tests, without a cluster; 2 minutes
 	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "unit and not long" --ignore=tests/bench --ignore=tests/browser
+	@$(LONG_AREAS) check
 
 .PHONY: test
 test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 10 to 15 minutes
@@ -92,7 +96,7 @@ test-releases: setup ## A migration followed in the browser, the package in a fr
 	@$(BIN)/python -m pytest tests/browser -m long
 
 .PHONY: test-long
-test-long: setup $(STATE)/classes/.written ## What takes minutes or depends on chance: AREA=migration, policy_sync, … or all
+test-long: setup $(STATE)/classes/.written ## What takes minutes or depends on chance: AREA=migration, …, all, or CHANGED=1
 ifeq ($(AREA),versions)
 	@for pair in $(PAIRS); do echo "versions: $$pair"; \
 	  PULSAR_FLEET_TEST_VERSION=$$pair $(TWICE) $(CLUSTERS) -m versions --timeout 1200 || exit; done
@@ -104,7 +108,9 @@ ifeq ($(AREA),versions)
 	  export PATH=$$environment/bin:$$PATH; spark-submit --version 2>&1 | grep "version $$release" || exit; \
 	  python -m pytest -q tests/contract -m pyspark --timeout 1200 || exit; done
 else
-	@$(TWICE) $(CLUSTERS) -m "long$(if $(AREA), and $(AREA))" --timeout 1200 --durations 15
+	@areas="$(AREA)"; $(if $(CHANGED),areas=$$($(LONG_AREAS) changed $(CHANGED)) || exit; test -n "$$areas" || exit 0;) \
+	  begin=$$(date +%s); $(TWICE) $(CLUSTERS) -m "long$${areas:+ and ($$areas)}" --timeout 1200 --durations 15 && \
+	  $(LONG_AREAS) passed "$$areas" $$(( $$(date +%s) - begin ))
 endif
 
 .PHONY: test-full

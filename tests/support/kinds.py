@@ -32,7 +32,7 @@ AREAS = (
     "pairs",
     "airflow",
 )
-_AREA_OF_FOLDER = {
+AREA_OF_FOLDER = {
     **{area: area for area in AREAS},
     **dict.fromkeys(("planning", "snapshot", "preflight", "cluster", "cli", "airflow"), "onboarding"),
     "messages": "verification",
@@ -71,7 +71,7 @@ def area_of(item: pytest.Item) -> str | None:
     """The part of the product whose long tests a test belongs to."""
     said = [marker.name for marker in item.iter_markers() if marker.name in AREAS]
     folders = item.path.relative_to(_TESTS).parts
-    return said[0] if said else _AREA_OF_FOLDER.get(folders[1]) if folders[0] == "contract" else None
+    return said[0] if said else AREA_OF_FOLDER.get(folders[1]) if folders[0] == "contract" else None
 
 
 class FilesThatShare(LoadFileScheduling):  # type: ignore[misc]

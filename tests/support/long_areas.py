@@ -1,0 +1,153 @@
+"""Which areas of the long tests a change concerns, and when each was last green.
+
+Commands: `changed 1` or `changed REF`, `passed "AREA or AREA" SECONDS`, `check`; `make test-long` and `make check` call it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import grimp
+from tests.support.kinds import AREA_OF_FOLDER, AREAS
+
+REPOSITORY = Path(__file__).parents[2]
+TABLE = REPOSITORY / "tests" / "long.toml"
+_PROCEDURES = "pulsar_fleet.procedures"
+ROOMS: Mapping[str, tuple[str, ...]] = {
+    "migration": ("pulsar_fleet.migration", *(f"{_PROCEDURES}.{name}" for name in ("migration", "failback", "abort"))),
+    "policy_sync": ("pulsar_fleet.policy_sync", f"{_PROCEDURES}.reconciliation"),
+    "verification": ("pulsar_fleet.verification", "pulsar_fleet.messages", f"{_PROCEDURES}.verification"),
+    "onboarding": ("pulsar_fleet.onboarding", "pulsar_fleet.snapshot", f"{_PROCEDURES}.onboarding"),
+    "replication": ("pulsar_fleet.replication", "pulsar_fleet.links", f"{_PROCEDURES}.replication"),
+    "read_only": ("pulsar_fleet.read_only", f"{_PROCEDURES}.read_only"),
+    "sandbox": ("pulsar_sandbox",),
+    "fleets": ("pulsar_fleet.migration", "pulsar_fleet.planning", "pulsar_fleet.policy_sync", "pulsar_fleet.cluster"),
+    "pairs": tuple(f"pulsar_fleet.{name}" for name in ("migration", "links", "read_only", "planning", "policy_sync")),
+    "airflow": ("pulsar_fleet.airflow",),
+}
+"""Area → the packages and modules that its tests are for; what these import concerns it too."""
+_ITSELF_ONLY = frozenset({"fleets", "pairs", "airflow"})
+"""Areas that would be concerned by everything: only by changes in their rooms."""
+_OTHERS = {"dags": ("airflow",), "spark_jobs": ("verification", "onboarding")}
+
+
+def concerned(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Area → the changed files that concern it, by the imports of its rooms and by the folder of a test."""
+    graph = grimp.build_graph("pulsar_fleet", "pulsar_sandbox", exclude_type_checking_imports=True, cache_dir=None)
+    of_area = {area: _modules(graph, area) for area in AREAS}
+    found: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        parts, module = PurePosixPath(path).parts, _module(path)
+        areas = [area for area, modules in of_area.items() if module in modules]
+        if parts[:2] == ("tests", "contract") and parts[2] in AREA_OF_FOLDER:
+            areas = [AREA_OF_FOLDER[parts[2]]]
+        for area in (*areas, *_OTHERS.get(parts[0], ())):
+            found.setdefault(area, []).append(path)
+    return {area: found[area] for area in AREAS if area in found}
+
+
+def _modules(graph: Any, area: str) -> set[str]:
+    modules = set[str]()
+    for room in ROOMS[area]:
+        modules |= {room} | graph.find_descendants(room)
+        if area not in _ITSELF_ONLY:
+            modules |= graph.find_upstream_modules(room, as_package=True)
+    return modules
+
+
+def _module(path: str) -> str:
+    """The module of a file below `plugins/`; of what is no module the package that it belongs to."""
+    pure = PurePosixPath(path)
+    named = pure.with_suffix("") if pure.suffix == ".py" and pure.stem != "__init__" else pure.parent
+    return ".".join(named.parts[1:])
+
+
+def read_table() -> dict[str, dict[str, Any]]:
+    """Area → `commit`, `date` and, of a run of this area alone, `seconds`."""
+    return tomllib.loads(TABLE.read_text()) if TABLE.exists() else {}
+
+
+def record(areas: Sequence[str], seconds: int, commit: str, now: datetime) -> None:
+    """Write that the long tests of these areas have passed; the others stay."""
+    alone = {"seconds": seconds} if len(areas) == 1 else {}
+    table = {**read_table(), **{area: {"commit": commit, "date": f"{now:%Y-%m-%d}", **alone} for area in areas}}
+    lines = ["# When the long tests of an area were last green: written by `make test-long`."]
+    for area in filter(table.__contains__, AREAS):
+        values = (
+            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}"
+            for name, value in table[area].items()
+        )
+        lines += ["", f"[{area}]", *values]
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def outdated() -> dict[str, list[str]]:
+    """Area → what has changed since it was last green; of one that never was, or whose commit is gone, nothing."""
+    table, found = read_table(), dict[str, list[str]]()
+    for area in AREAS:
+        commit = table.get(area, {}).get("commit")
+        if commit is None or (changed := _changed(commit)) is None:
+            found[area] = []
+        elif paths := concerned(changed).get(area):
+            found[area] = paths
+    return found
+
+
+def _changed(base: str) -> list[str] | None:
+    """The files that differ from a commit, those that are not committed too; None if there is no such commit."""
+    diff = subprocess.run(
+        ["git", "diff", "--name-only", base, "--"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return None if diff.returncode else diff.stdout.split()
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _lines(areas: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        f"{area:<14}{', '.join(paths[:3])}{f' and {len(paths) - 3} more' if len(paths) > 3 else ''}"
+        if paths
+        else f"{area:<14}was never green here"
+        for area, paths in areas.items()
+    ]
+
+
+def main(command: str, *words: str) -> int:
+    """Print what the command says; only `changed` with a reference that does not exist fails."""
+    if command == "changed":
+        (base,) = words
+        if base == "1":
+            areas = outdated()
+        elif (changed := _changed(base)) is None:
+            sys.stderr.write(f"There is no commit {base!r}: write CHANGED=1, or CHANGED=main~3.\n")
+            return 2
+        else:
+            areas = concerned(changed)
+        sys.stderr.write("\n".join(_lines(areas) or ["No area has changed."]) + "\n")
+        sys.stdout.write(" or ".join(areas))
+    elif command == "passed":
+        areas_passed, seconds = (words[0].split(" or ") if words[0] else list(AREAS)), int(words[1])
+        if not {*areas_passed} <= {*AREAS}:
+            return 0
+        if _git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{TABLE.relative_to(REPOSITORY)}"):
+            sys.stderr.write("Not recorded in tests/long.toml: there are changes without a commit.\n")
+            return 0
+        record(areas_passed, seconds, _git("rev-parse", "--short=12", "HEAD"), datetime.now(UTC))
+    elif areas := outdated():
+        sys.stderr.write(
+            "\n".join(["Changed since their long tests were green (make test-long CHANGED=1):", *_lines(areas)]) + "\n"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
