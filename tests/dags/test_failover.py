@@ -25,7 +25,6 @@ pytestmark = pytest.mark.replication
 Play = Callable[..., Any]
 
 
-@pytest.mark.long
 def test_applications_move_and_the_outcome_is_as_predicted(
     play: Play,
     blue: ClusterConnection,

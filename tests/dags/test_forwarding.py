@@ -73,7 +73,6 @@ async def equal(readers: Readers) -> bool:
     return await readers.equal("s")
 
 
-@pytest.mark.long
 def test_acknowledgments_are_forwarded_and_reported(play: Play, with_readers: Callable[[Work], Any]) -> None:
     namespace = with_readers(prepare)
     with_readers(acknowledging(3, [5]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -213,3 +216,19 @@ def test_subscriptions_can_be_left_out_of_a_verification(dag_bag: Any, records: 
     off = Session({"subscriptions": False}, Run.open("verify_clusters/1"), {})
     assert isinstance(asyncio.run(compare_subscriptions(off)), Skipped)
     assert dag_bag.dags["verify_clusters"].get_task("read_verdict").trigger_rule == "none_failed"
+
+
+def test_every_dag_runs_in_a_test_of_every_day(dag_bag: Any) -> None:
+    folders = (path for name in ("dags", "e2e") for path in sorted((REPOSITORY / "tests" / name).glob("test_*.py")))
+    assert set(dag_bag.dags) - {dag_id for path in folders for dag_id in played(path)} == set()
+
+
+def played(path: Path) -> Iterator[str]:
+    """The DAGs that the tests of a file run which are not long and expect success."""
+    tree = ast.parse(path.read_text())
+    if any("long" in ast.unparse(node) for node in tree.body if ast.unparse(node).startswith("pytestmark")):
+        return
+    for test in (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+        text = ast.unparse(test)
+        if "'success'" in text and not any("mark.long" in ast.unparse(one) for one in test.decorator_list):
+            yield from re.findall(r"""(?:play|run|trigger)\('(\w+)'""", text)

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.read_only
 Play = Callable[..., Any]
 
 
-@pytest.mark.long
 def test_a_topic_is_served_and_taken_away(
     play: Play, blue: ClusterConnection, clusters: Sandbox, new_namespace: Callable[[], NamespaceName]
 ) -> None:

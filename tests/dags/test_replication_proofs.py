@@ -20,7 +20,6 @@ Play = Callable[..., Any]
 BOTH = ["pulsar_blue", "pulsar_green"]
 
 
-@pytest.mark.long
 def test_both_directions_are_proven_again_and_again_under_traffic(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:

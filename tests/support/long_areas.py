@@ -1,6 +1,6 @@
 """Which areas of the long tests a change concerns, and when each was last green.
 
-Commands: `changed 1` or `changed REF`, `passed "AREA or AREA" SECONDS`, `check`; `make test-long` and `make check` call it.
+Commands: `changed 1` or `changed REF`, `passed "AREA or AREA" SECONDS`, `check`; the Makefile calls them.
 """
 
 from __future__ import annotations
