@@ -20,6 +20,21 @@ Play = Callable[..., Any]
 BOTH = ["pulsar_blue", "pulsar_green"]
 
 
+def test_a_replicated_namespace_is_proven(
+    play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    traffic = Traffic(asyncio.run(make(blue, green, namespace)))
+    traffic.start(blue.name, blue)
+    try:
+        proven = play("verify_replication", clusters=BOTH, selection=[str(namespace)])
+    finally:
+        asyncio.run(traffic.stop("blue"))
+    assert {*_states(proven)} == {"success"}, report(proven)
+    assert "2 proofs of replicated namespaces, all fresh" in report(proven)
+
+
+@pytest.mark.long
 def test_both_directions_are_proven_again_and_again_under_traffic(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
