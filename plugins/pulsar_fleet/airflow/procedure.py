@@ -157,7 +157,7 @@ def _opening(procedure: Procedure) -> Any:
         run, by = current_run(context), requester(context)
         ApprovalRules.of().require_request(conf, by)
         run.ledger.start_run(run.id, procedure.name, conf, by)
-        if (recorded := run.ledger.run(run.id)) and recorded.state == "undone":
+        if (recorded := run.ledger.run(run.id)) and recorded.state in ("failed", "undone"):
             # Cleared afterwards, it changes clusters again.
             run.ledger.resume_run(run.id)
         if procedure.require:

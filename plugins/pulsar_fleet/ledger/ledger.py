@@ -271,16 +271,18 @@ class Ledger:
         with self._engine.connect() as connection:
             return connection.execute(sa.select(table.c.id).where(*conditions).limit(1)).first() is not None
 
-    def last_phase(self, namespace: str) -> str | None:
-        """The newest phase of a namespace in any run; None if it entered none."""
+    def last_phase(self, namespace: str, run_id: str | None = None) -> str | None:
+        """The newest phase of a namespace in a run, or in any; None if it entered none."""
         with self._engine.connect() as connection:
             query = sa.select(phases.c.phase).where(phases.c.namespace == namespace)
+            if run_id is not None:
+                query = query.where(phases.c.run_id == run_id)
             newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
-    def last_run_in(self, namespace: str, phase: str | None = None, *, but: str = "") -> str | None:
-        """The newest run in which a namespace entered `phase`, or any phase but one; None if there is none."""
-        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase != but)
+    def last_run_in(self, namespace: str, phase: str | None = None, *, but: Collection[str] = ()) -> str | None:
+        """The newest run in which a namespace entered `phase`, or any phase but some; None if there is none."""
+        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase.not_in(but))
         if phase is not None:
             query = query.where(phases.c.phase == phase)
         with self._engine.connect() as connection:

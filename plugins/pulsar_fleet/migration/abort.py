@@ -115,6 +115,17 @@ def touched_namespaces(run: Run) -> list[NamespaceName]:
     return [*dict.fromkeys([*moved, *entered])]
 
 
+def later_runs(run: Run) -> dict[str, str]:
+    """Namespace that a run has changed → the later run that has moved it since, and was not aborted."""
+    phases = {entry.namespace: entry.phase for entry in run.ledger.phases(run.id) if entry.phase != Phase.CHECKED}
+    newest = {name: run.ledger.last_run_in(name, but=(Phase.CHECKED, Phase.ABORTED)) for name in phases}
+    return {
+        name: later
+        for name, later in newest.items()
+        if later and later != run.id and run.ledger.last_phase(name, run_id=later) != Phase.ABORTED
+    }
+
+
 async def require_reversible(sides: Sides, run: Run, moves: Moves) -> None:
     """Refuse by `PreconditionFailed` a run that has terminated a topic, as an abort does; nothing is changed."""
     async with sides.open() as (blue, _):

@@ -384,11 +384,12 @@ class Failback(_Procedure):
         async with self.sides.open() as (green, _blue):
             await require_namespaces(green, self.namespaces)
 
-    async def check_failback(self) -> Findings:
+    async def check_failback(self, *, again: bool = False) -> Findings:
         """Evaluate every check of the failback and every gate; a blocker stops the run. Changes nothing.
 
         Once the cut-over has begun, nothing is evaluated: the checks would refuse the run's own flags.
 
+        :param again: the waivers were matched before: a blocker that has gone since is no mistake.
         :raises PreconditionFailed: there is a blocker; or this run cut over some namespaces and gave up others.
         """
         if self.begun:
@@ -401,6 +402,7 @@ class Failback(_Procedure):
             allow_removal=self.request.allow_removal,
             expected=self.expected,
             waivers=self.waivers,
+            again=again,
         )
 
     async def reopen_blue(self) -> dict[str, JsonObject]:
@@ -411,7 +413,7 @@ class Failback(_Procedure):
         """
         if self.begun:
             return {}
-        await self.check_failback()
+        await self.check_failback(again=True)
         async with held(self.sides, self.run, self.namespaces):
             return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
 

@@ -63,8 +63,7 @@ async def require(session: Session) -> None:
     """Refuse a run that goes on, other clusters than its own, and namespaces that a later run has moved since."""
     from pulsar_fleet.cluster.connection import refuse_same_cluster
     from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.migration.abort import touched_namespaces
-    from pulsar_fleet.migration.model import Phase
+    from pulsar_fleet.migration.abort import later_runs
     from pulsar_fleet.migration.prepare.lease import require_ended
     from pulsar_fleet.procedures.migration import recorded_clusters
 
@@ -78,14 +77,13 @@ async def require(session: Session) -> None:
     for side, name, known in zip(connections, names, recorded, strict=True):
         if name != known:
             raise PreconditionFailed(f"{side.name} leads to the cluster {name!r}, and the run has {known!r} there.")
-    for namespace in touched_namespaces(run):
-        later = run.ledger.last_run_in(str(namespace), but=Phase.CHECKED)
-        if later and later != run.id:
-            raise PreconditionFailed(
-                f"{namespace} was moved by {later} after this run: nothing was undone, as an abort would undo that too."
-            )
+    for namespace, later in later_runs(run).items():
+        raise PreconditionFailed(
+            f"{namespace} was moved by {later} after this run: nothing was undone, as an abort would undo that too."
+        )
     if session.goes_on is None:
-        await require_ended(aborted.sides, run)
+        if not run.id.startswith("cli/"):
+            await require_ended(aborted.sides, run)
     elif session.goes_on(run.id):
         raise PreconditionFailed(f"{run.id} still goes on: mark it as failed in Airflow, then start this run again.")
 
@@ -155,7 +153,8 @@ def _aborted(session: Session) -> _Aborted:
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.procedures.failback import FAILBACK
 
-    run = Run(session.conf["run"], session.run.ledger, session.run.artefacts)
+    # A process that dies leaves a lease that the next one takes at once.
+    run = Run(session.conf["run"], session.run.ledger, session.run.artefacts, session.run.process)
     recorded, ((blue,), (green,)) = run.ledger.run(run.id), (session.connections[side] for side in CLUSTERS)
     is_failback = recorded is not None and recorded.procedure == FAILBACK.name
     return _Aborted(run, Sides(blue, green), is_failback)

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import abort
-from pulsar_fleet.migration.abort import require_reversible
+from pulsar_fleet.migration.abort import later_runs, require_reversible
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 
@@ -36,3 +36,18 @@ async def test_a_run_whose_namespace_was_moved_back_is_not_undone(
     else:
         with pytest.raises(PreconditionFailed, match="it was moved back, or created again"):
             await require_reversible(sides, run, moves)
+
+
+def test_only_a_later_run_that_moved_what_this_one_changed_forbids_an_abort(records: Path) -> None:
+    first, later = Run.open("migrate_namespaces/1"), "migrate_namespaces/2"
+    for name, phases in {"acme/a": ("checked", "frozen"), "acme/b": ("checked",)}.items():
+        for phase in phases:
+            first.ledger.enter_phase(first.id, name, phase)
+    for name, phase, expected in (
+        ("acme/a", "checked", {}),
+        ("acme/b", "frozen", {}),
+        ("acme/a", "frozen", {"acme/a": later}),
+        ("acme/a", "aborted", {}),
+    ):
+        first.ledger.enter_phase(later, name, phase)
+        assert later_runs(first) == expected

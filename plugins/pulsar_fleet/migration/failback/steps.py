@@ -133,12 +133,14 @@ async def check_failback(
     allow_removal: bool,
     expected: Expectations | None = None,
     waivers: Sequence[Waiver] = (),
+    again: bool = False,
 ) -> tuple[Finding, ...]:
     """Evaluate every check, and every gate of a migration from green to blue. Changes nothing.
 
     :param sides: as in the migration: blue is the cluster that the namespaces go back to.
     :param allow_removal: the terminated topics on blue may be removed.
     :param waivers: blockers of the gates whose risk is accepted; a check of the failback is never waived.
+    :param again: each waiver had its blocker before.
     :raises PreconditionFailed: there is a blocker, the message lists all findings; or a waiver covers a check.
     :raises InvalidRequest: a waiver that covers no blocker.
     """
@@ -168,7 +170,7 @@ async def check_failback(
     run.artefacts.write_json(run.id, FAILBACK_CHECKS, [finding.to_json() for finding in findings])
     for finding in findings:
         log.warning("%s", finding.text())
-    if unwaived := _judged(own, findings, waivers, view.names).unwaived:
+    if unwaived := _judged(own, findings, waivers, view.names, again=again).unwaived:
         raise PreconditionFailed(refusal_text(findings, "Nothing has been changed.", unwaived))
     if unread:
         raise unread
@@ -176,12 +178,17 @@ async def check_failback(
 
 
 def _judged(
-    own: Sequence[Finding], findings: Sequence[Finding], waivers: Sequence[Waiver], clusters: Mapping[str, str]
+    own: Sequence[Finding],
+    findings: Sequence[Finding],
+    waivers: Sequence[Waiver],
+    clusters: Mapping[str, str],
+    *,
+    again: bool,
 ) -> WaiverResult:
     for waiver in waivers:
         if any(waiver.covers(finding) for finding in own):
             raise PreconditionFailed(f"The failback check {waiver.id!r} cannot be waived: follow its remedy.")
-    return apply_waivers(findings, waivers, never=never_waived(clusters))
+    return apply_waivers(findings, waivers, whole_run=not again, never=never_waived(clusters))
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:
@@ -325,7 +332,8 @@ async def _read(
         left_green=on_green.has_terminated(name) or (None if unread else False),
         replicates_to=_other_clusters(surveyed.green.snapshot, name),
         only_green=(surveyed.blue.snapshot.cluster,),
-        reopened=run.ledger.entered(run.id, str(name)),
+        # What was closed again may have messages that an application wrote while it was open.
+        reopened=run.ledger.last_phase(str(name), run_id=run.id) not in (None, Phase.ABORTED),
     )
 
 
