@@ -100,7 +100,7 @@ def finish_run(context: Context, failed: Mapping[str, str]) -> None:
 def record_end(context: Context) -> None:
     """Record that Airflow has ended a run as failed; for `on_failure_callback` of a DAG, in its processor.
 
-    A run that is ended by its `dagrun_timeout` skips its report, and would be running for ever in the records.
+    A run that is ended by its `dagrun_timeout` skips its report, and would stay running in the records.
     """
     from pulsar_fleet.ledger.run import Run
 

@@ -38,7 +38,7 @@ async def test_a_run_whose_namespace_was_moved_back_is_not_undone(
             await require_reversible(sides, run, moves)
 
 
-def test_only_a_later_run_that_moved_what_this_one_changed_forbids_an_abort(records: Path) -> None:
+def test_only_a_later_run_that_moved_what_this_changed_forbids_an_abort(records: Path) -> None:
     first, later = Run.open("migrate_namespaces/1"), "migrate_namespaces/2"
     for name, phases in {"acme/a": ("checked", "frozen"), "acme/b": ("checked",)}.items():
         for phase in phases:
