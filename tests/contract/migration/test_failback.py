@@ -27,7 +27,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.failback.steps import check_failback, reopen
+from pulsar_fleet.migration.failback.steps import check_failback, close_reopened, reopen
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.lease import release
@@ -203,6 +203,22 @@ async def test_topics_are_reopened_with_the_partitions_that_they_have_on_green(m
     await moved.green.post(f"/{grown.path}/partitions", 3)
     await reopen(moved.sides, replace(moved.run, id="returned"), [moved.namespace])
     assert (await moved.blue.partition_metadata(grown)).partitions == 3
+
+
+async def test_what_was_written_before_a_failback_closed_again_is_kept(moved: MovedNamespace) -> None:
+    moves = await moved.until_cut_over(Strategy.REDIRECT)
+    await moved.cut_over(moves)
+    await moved.finish(moves)
+    await moved.restore()
+    returned = moved.returned()
+    await returned.reopen()
+    await moved.blue.create_subscription(moved.topic("live"), "reader")
+    await moved.publish("live", 3)
+    await close_reopened(moved.sides, returned.run, [moved.namespace])
+    with pytest.raises(PreconditionFailed, match="still-draining"):
+        await returned.reopen()
+    stats = await moved.blue.stats(moved.topic("live"))
+    assert stats["subscriptions"]["reader"]["msgBacklog"] == 3
 
 
 @pytest.mark.long
