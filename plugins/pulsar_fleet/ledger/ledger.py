@@ -280,14 +280,27 @@ class Ledger:
             newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
-    def last_run_in(self, namespace: str, phase: str | None = None, *, but: Collection[str] = ()) -> str | None:
-        """The newest run in which a namespace entered `phase`, or any phase but some; None if there is none."""
-        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase.not_in(but))
-        if phase is not None:
-            query = query.where(phases.c.phase == phase)
+    def last_run_in(self, namespace: str, phase: str | None = None) -> str | None:
+        """The newest run in which a namespace entered `phase`, or any; None if there is none."""
+        wanted = [] if phase is None else [phases.c.phase == phase]
+        return self._newest_run(phases.c.namespace == namespace, *wanted)
+
+    def run_behind(self, run_id: str, namespace: str, *, but: Collection[str]) -> str | None:
+        """The newest other run that has entered a phase for a namespace since this one did, unless some phase was its
+        last."""
+        began = sa.select(sa.func.min(phases.c.id)).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
+        last = sa.select(sa.func.max(phases.c.id)).where(phases.c.namespace == namespace).group_by(phases.c.run_id)
+        return self._newest_run(
+            phases.c.run_id != run_id,
+            phases.c.id.in_(last),
+            phases.c.id > began.scalar_subquery(),
+            phases.c.phase.not_in(but),
+        )
+
+    def _newest_run(self, *conditions: sa.ColumnElement[bool]) -> str | None:
+        query = sa.select(phases.c.run_id).where(*conditions).order_by(phases.c.id.desc()).limit(1)
         with self._engine.connect() as connection:
-            newest = connection.execute(query.order_by(phases.c.id.desc()).limit(1)).first()
-        return str(newest.run_id) if newest else None
+            return connection.scalar(query)
 
     def record_fact(self, run_id: str, kind: str, content: JsonObject) -> None:
         """Record what is known of a run besides its writes; what equals the newest fact of its kind adds nothing."""

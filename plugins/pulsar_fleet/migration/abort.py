@@ -117,13 +117,9 @@ def touched_namespaces(run: Run) -> list[NamespaceName]:
 
 def later_runs(run: Run) -> dict[str, str]:
     """Namespace that a run has changed → the later run that has moved it since, and was not aborted."""
-    phases = {entry.namespace: entry.phase for entry in run.ledger.phases(run.id) if entry.phase != Phase.CHECKED}
-    newest = {name: run.ledger.last_run_in(name, but=(Phase.CHECKED, Phase.ABORTED)) for name in phases}
-    return {
-        name: later
-        for name, later in newest.items()
-        if later and later != run.id and run.ledger.last_phase(name, run_id=later) != Phase.ABORTED
-    }
+    changed = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase != Phase.CHECKED}
+    later = {name: run.ledger.run_behind(run.id, name, but=(Phase.CHECKED, Phase.ABORTED)) for name in sorted(changed)}
+    return {name: run_id for name, run_id in later.items() if run_id}
 
 
 async def require_reversible(sides: Sides, run: Run, moves: Moves) -> None:

@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.abort import touched_namespaces
 from pulsar_fleet.migration.artefacts import MOVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
@@ -430,8 +431,7 @@ class Failback(_Procedure):
 
     async def restore(self) -> tuple[str, ...] | None:
         """Close blue again for the namespaces that were reopened and not cut over, and restore green's settings."""
-        entered = dict.fromkeys(NamespaceName.parse(entry.namespace) for entry in self.run.ledger.phases(self.run.id))
-        closed = await failback_steps.close_reopened(self.clusters, self.run, list(entered))
+        closed = await failback_steps.close_reopened(self.clusters, self.run, touched_namespaces(self.run))
         return (*closed, *(await self._restore_settings(delete_topics=False) or ()))
 
 

@@ -65,21 +65,25 @@ async def require(session: Session) -> None:
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.migration.abort import later_runs
     from pulsar_fleet.migration.prepare.lease import require_ended
-    from pulsar_fleet.procedures.migration import recorded_clusters
+    from pulsar_fleet.procedures.migration import first_other, recorded_clusters
 
     aborted = _aborted(session)
-    run, connections = aborted.run, (aborted.clusters.blue, aborted.clusters.green)
-    async with aborted.clusters.open() as (blue, green):
-        names = await blue.cluster_name(), await green.cluster_name()
-    refuse_same_cluster(connections[0].name, connections[1].name, names)
-    if (recorded := recorded_clusters(run, is_failback=aborted.is_failback)) is None:
-        raise PreconditionFailed(f"The records do not say between which clusters {run.id} moves: nothing was undone.")
-    for side, name, known in zip(connections, names, recorded, strict=True):
-        if name != known:
-            raise PreconditionFailed(f"{side.name} leads to the cluster {name!r}, and the run has {known!r} there.")
-    for namespace, later in later_runs(run).items():
+    run, connections = aborted.run, {side: session.connections[side][0].name for side in CLUSTERS}
+    names = await _names(aborted)
+    refuse_same_cluster(connections["blue"], connections["green"], names)
+    recorded = recorded_clusters(run, is_failback=aborted.is_failback)
+    if recorded is None and not all(session.conf[side] for side in CLUSTERS):
         raise PreconditionFailed(
-            f"{namespace} was moved by {later} after this run: nothing was undone, as an abort would undo that too."
+            f"The records do not say between which clusters {run.id} moves: name the connections of both, blue and "
+            "green. Nothing was undone."
+        )
+    if other := first_other(names, recorded or names):
+        side, name, known = other
+        raise PreconditionFailed(f"{connections[side]} leads to the cluster {name!r}, and the run has {known!r} there.")
+    if later := later_runs(run):
+        namespace, mover = next(iter(later.items()))
+        raise PreconditionFailed(
+            f"{namespace} was moved by {mover} after this run: nothing was undone, as an abort would undo that too."
         )
     if session.goes_on is None:
         if not run.id.startswith("cli/"):
@@ -96,15 +100,15 @@ async def check_abort(session: Session) -> Checked:
     moves, names = _moves(aborted), touched_namespaces(aborted.run)
     if moves:
         await require_reversible(aborted.sides, aborted.run, moves)
-    blue, green = aborted.clusters.blue.name, aborted.clusters.green.name
+    blue, green = await _names(aborted)
     closes = f" {blue} redirects its clients to {green} again." if aborted.is_failback else ""
     return Checked(
         headline=f"Abort of {aborted.run.id}: {counted(len(names), 'namespace')}.",
         changes=tuple(map(str, names)),
         text=f"An abort would undo everything of {listed(names, 20)}: flags, replication that the run began, "
         f"overrides, and what it created and no client uses.{closes}",
-        question=f"Undo what {aborted.run.id} changed for {counted(len(names), 'namespace')}, and remove the unused "
-        "resources that it created?",
+        question=f"Undo what {aborted.run.id} changed for {counted(len(names), 'namespace')} on the clusters {blue} "
+        f"and {green}, and remove the unused resources that it created?",
         about=f"abort of {aborted.run.id}",
     )
 
@@ -158,6 +162,11 @@ def _aborted(session: Session) -> _Aborted:
     recorded, ((blue,), (green,)) = run.ledger.run(run.id), (session.connections[side] for side in CLUSTERS)
     is_failback = recorded is not None and recorded.procedure == FAILBACK.name
     return _Aborted(run, Sides(blue, green), is_failback)
+
+
+async def _names(aborted: _Aborted) -> tuple[str, str]:
+    async with aborted.clusters.open() as (blue, green):
+        return await blue.cluster_name(), await green.cluster_name()
 
 
 def _moves(aborted: _Aborted) -> Moves | None:

@@ -86,12 +86,18 @@ def _refuse_others(session: Session, names: Sequence[str | None]) -> None:
     known = recorded_clusters(session.run, is_failback=isinstance(run_of(session), Failback))
     if known is None or not session.run.ledger.phases(session.run.id):
         return
-    for side, name, recorded in zip(_SIDES, names, known, strict=True):
-        if name is not None and name != recorded:
-            raise PreconditionFailed(
-                f"The run {session.run.id!r} has {recorded!r} as {side!r}, and {session.conf[side]!r} leads to "
-                f"{name!r} now; nothing was sent. Correct the connection, then go on with the run."
-            )
+    if other := first_other(names, known):
+        side, name, recorded = other
+        raise PreconditionFailed(
+            f"The run {session.run.id!r} has {recorded!r} as {side!r}, and {session.conf[side]!r} leads to "
+            f"{name!r} now; nothing was sent. Correct the connection, then go on with the run."
+        )
+
+
+def first_other(names: Sequence[str | None], recorded: Sequence[str]) -> tuple[str, str, str] | None:
+    """Side, name and recorded name of the first cluster that is not the recorded one; a name of None is unknown."""
+    compared = zip(_SIDES, names, recorded, strict=True)
+    return next(((side, name, known) for side, name, known in compared if name is not None and name != known), None)
 
 
 def recorded_clusters(run: Run, *, is_failback: bool) -> list[str] | None:

@@ -39,15 +39,19 @@ async def test_a_run_whose_namespace_was_moved_back_is_not_undone(
 
 
 def test_only_a_later_run_that_moved_what_this_changed_forbids_an_abort(records: Path) -> None:
-    first, later = Run.open("migrate_namespaces/1"), "migrate_namespaces/2"
+    first, later, third = Run.open("migrate_namespaces/1"), "migrate_namespaces/2", "migrate_namespaces/3"
+    first.ledger.enter_phase("migrate_namespaces/0", "acme/a", "finished")
     for name, phases in {"acme/a": ("checked", "frozen"), "acme/b": ("checked",)}.items():
         for phase in phases:
             first.ledger.enter_phase(first.id, name, phase)
-    for name, phase, expected in (
-        ("acme/a", "checked", {}),
-        ("acme/b", "frozen", {}),
-        ("acme/a", "frozen", {"acme/a": later}),
-        ("acme/a", "aborted", {}),
+    for run_id, name, phase, expected in (
+        (later, "acme/a", "checked", {}),
+        (later, "acme/b", "frozen", {}),
+        (later, "acme/a", "frozen", {"acme/a": later}),
+        (first.id, "acme/a", "restored", {"acme/a": later}),
+        (third, "acme/a", "frozen", {"acme/a": third}),
+        (third, "acme/a", "aborted", {"acme/a": later}),
+        (later, "acme/a", "aborted", {}),
     ):
-        first.ledger.enter_phase(later, name, phase)
+        first.ledger.enter_phase(run_id, name, phase)
         assert later_runs(first) == expected
