@@ -157,9 +157,7 @@ def _opening(procedure: Procedure) -> Any:
         run, by = current_run(context), requester(context)
         ApprovalRules.of().require_request(conf, by)
         run.ledger.start_run(run.id, procedure.name, conf, by)
-        if (recorded := run.ledger.run(run.id)) and recorded.state in ("failed", "undone"):
-            # Cleared afterwards, it changes clusters again.
-            run.ledger.resume_run(run.id)
+        runner.resume(run)
         if procedure.require:
             _with_session(procedure, procedure.require)
         if isinstance(work := procedure.work, Batches):
@@ -245,7 +243,10 @@ def _step(
         from pulsar_fleet.procedures import runner
 
         if step in procedure.each:
-            runner.require_planned(procedure, current_run(get_current_context()))
+            run = current_run(get_current_context())
+            runner.require_planned(procedure, run)
+            # Cleared in its middle, a run that had ended changes clusters again.
+            runner.resume(run)
         of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
         said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
         return conclude(said, batch or {})

@@ -127,6 +127,12 @@ def require_planned(procedure: Procedure, run: Run) -> None:
         )
 
 
+def resume(run: Run) -> None:
+    """Record that a run goes on that had failed or was undone: it reserves its namespaces again."""
+    if (recorded := run.ledger.run(run.id)) and recorded.state in ("failed", "undone"):
+        run.ledger.resume_run(run.id)
+
+
 def planned_numbers(run: Run) -> JsonObject:
     """What the check has stored: headline, counts, and where the plan, its text and its findings are."""
     return dict(run.stored(_PLANNED))

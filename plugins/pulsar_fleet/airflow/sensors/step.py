@@ -70,10 +70,11 @@ class StepSensor(WaitingSensor):
 
     def read(self, context: Context) -> tuple[bool, str]:
         """Run the step once; fails after the minutes of the setting."""
-        from pulsar_fleet.procedures.runner import require_planned
+        from pulsar_fleet.procedures.runner import require_planned, resume
 
         self._run = current_run(context)
         require_planned(self._procedure, self._run)
+        resume(self._run)
         conf = dict(context["params"])
         named = read_connections(self._procedure, conf, self.batch)
         said = run_until_limit(self, self._look(conf, self._run, named))
