@@ -109,8 +109,8 @@ ifeq ($(AREA),versions)
 	  python -m pytest -q tests/contract -m pyspark --timeout 1200 || exit; done
 else
 	@areas="$(AREA)"; $(if $(CHANGED),areas=$$($(LONG_AREAS) changed $(CHANGED)) || exit; test -n "$$areas" || exit 0;) \
-	  begin=$$(date +%s); $(TWICE) $(CLUSTERS) -m "long$${areas:+ and ($$areas)}" --timeout 1200 --durations 15 && \
-	  $(LONG_AREAS) passed "$$areas" $$(( $$(date +%s) - begin ))
+	  begin=$$(date +%s); commit=$$($(LONG_AREAS) commit); $(TWICE) $(CLUSTERS) -m "long$${areas:+ and ($$areas)}" --timeout 1200 --durations 15 && \
+	  $(LONG_AREAS) passed "$$areas" $$(( $$(date +%s) - begin )) $$commit
 endif
 
 .PHONY: test-full

@@ -1,16 +1,19 @@
 """Which areas of the long tests a change concerns, and when each was last green.
 
-Commands: `changed 1` or `changed REF`, `passed "AREA or AREA" SECONDS`, `check`; the Makefile calls them.
+Commands: `changed 1` or `changed REF`, `commit`, `passed "AREA or AREA" SECONDS COMMIT`, `check`; the Makefile calls
+them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -38,19 +41,35 @@ _ITSELF_ONLY = frozenset({"fleets", "pairs", "airflow"})
 _OTHERS = {"dags": ("airflow",), "spark_jobs": ("verification", "onboarding")}
 
 
+_AREA_MARK = re.compile(rf"\bmark\.({'|'.join(AREAS)})\b")
+
+
 def concerned(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Area → the changed files that concern it, by the imports of its rooms and by the folder of a test."""
-    graph = grimp.build_graph("pulsar_fleet", "pulsar_sandbox", exclude_type_checking_imports=True, cache_dir=None)
-    of_area = {area: _modules(graph, area) for area in AREAS}
+    """Area → the changed files that concern it: by the imports of its rooms, and a test by its folder and marks."""
+    of_area = _modules_of_areas()
     found: dict[str, list[str]] = {}
     for path in sorted(paths):
-        parts, module = PurePosixPath(path).parts, _module(path)
-        areas = [area for area, modules in of_area.items() if module in modules]
-        if parts[:2] == ("tests", "contract") and parts[2] in AREA_OF_FOLDER:
-            areas = [AREA_OF_FOLDER[parts[2]]]
-        for area in (*areas, *_OTHERS.get(parts[0], ())):
+        parts, module = PurePosixPath(path).parts, _module(path, frozenset().union(*of_area.values()))
+        areas = {area for area, modules in of_area.items() if module in modules}
+        if parts[0] == "tests":
+            areas = _areas_of_test(path)
+        for area in areas | {*_OTHERS.get(parts[0], ())}:
             found.setdefault(area, []).append(path)
     return {area: found[area] for area in AREAS if area in found}
+
+
+def _areas_of_test(path: str) -> set[str]:
+    """By its folder; those of a file with long tests also by the marks in it."""
+    parts, file = PurePosixPath(path).parts, REPOSITORY / path
+    areas = {AREA_OF_FOLDER[parts[2]]} if parts[1] == "contract" and parts[2] in AREA_OF_FOLDER else set()
+    text = file.read_text() if file.suffix == ".py" and file.is_file() else ""
+    return areas | ({*_AREA_MARK.findall(text)} if "mark.long" in text else set())
+
+
+@cache
+def _modules_of_areas() -> Mapping[str, set[str]]:
+    graph = grimp.build_graph("pulsar_fleet", "pulsar_sandbox", exclude_type_checking_imports=True, cache_dir=None)
+    return {area: _modules(graph, area) for area in AREAS}
 
 
 def _modules(graph: Any, area: str) -> set[str]:
@@ -62,11 +81,12 @@ def _modules(graph: Any, area: str) -> set[str]:
     return modules
 
 
-def _module(path: str) -> str:
-    """The module of a file below `plugins/`; of what is no module the package that it belongs to."""
-    pure = PurePosixPath(path)
-    named = pure.with_suffix("") if pure.suffix == ".py" and pure.stem != "__init__" else pure.parent
-    return ".".join(named.parts[1:])
+def _module(path: str, known: Collection[str]) -> str:
+    """The module of a file below `plugins/`; of what is none, or none any more, the package that it belongs to."""
+    named = PurePosixPath(path).with_suffix("").parts[1:]
+    while named and ".".join(named) not in known:
+        named = named[:-1]
+    return ".".join(named)
 
 
 def read_table() -> dict[str, dict[str, Any]]:
@@ -101,15 +121,25 @@ def outdated() -> dict[str, list[str]]:
 
 
 def _changed(base: str) -> list[str] | None:
-    """The files that differ from a commit, those that are not committed too; None if there is no such commit."""
-    diff = subprocess.run(
-        ["git", "diff", "--name-only", base, "--"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    """The files that differ from a commit, also those without a commit; None if there is no such commit."""
+    diff = _git("diff", "--name-only", base, "--")
+    return (
+        None if diff is None else [*diff.split(), *(_git("ls-files", "--others", "--exclude-standard") or "").split()]
     )
-    return None if diff.returncode else diff.stdout.split()
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+def clean_commit() -> str:
+    """The commit that the tests of this folder are of; empty if there are changes without one, or no Git."""
+    changes = _git("status", "--porcelain", "--", ".", f":!{TABLE.relative_to(REPOSITORY)}")
+    return (_git("rev-parse", "--short=12", "HEAD") or "") if changes == "" else ""
+
+
+def _git(*words: str) -> str | None:
+    """What Git prints; None if it fails or is missing."""
+    try:
+        done = subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
     return done.stdout.strip()
 
 
@@ -117,7 +147,7 @@ def _lines(areas: Mapping[str, Sequence[str]]) -> list[str]:
     return [
         f"{area:<14}{', '.join(paths[:3])}{f' and {len(paths) - 3} more' if len(paths) > 3 else ''}"
         if paths
-        else f"{area:<14}was never green here"
+        else f"{area:<14}was never green on a commit of this history"
         for area, paths in areas.items()
     ]
 
@@ -135,15 +165,18 @@ def main(command: str, *words: str) -> int:
             areas = concerned(changed)
         sys.stderr.write("\n".join(_lines(areas) or ["No area has changed."]) + "\n")
         sys.stdout.write(" or ".join(areas))
+    elif command == "commit":
+        sys.stdout.write(clean_commit())
     elif command == "passed":
         areas_passed, seconds = (words[0].split(" or ") if words[0] else list(AREAS)), int(words[1])
         if not {*areas_passed} <= {*AREAS} or os.environ.get("PULSAR_FLEET_PAIRS"):
             # Not whole areas.
             return 0
-        if _git("status", "--porcelain", "--", ".", f":!{TABLE.relative_to(REPOSITORY)}"):
-            sys.stderr.write("Not recorded in tests/long.toml: there are changes without a commit.\n")
+        began, ended = words[2] if words[2:] else "", clean_commit()
+        if not began or began != ended:
+            sys.stderr.write("Not recorded in tests/long.toml: it was not one commit from the begin to the end.\n")
             return 0
-        record(areas_passed, seconds, _git("rev-parse", "--short=12", "HEAD"), datetime.now(UTC))
+        record(areas_passed, seconds, began, datetime.now(UTC))
     elif areas := outdated():
         sys.stderr.write(
             "\n".join(["Changed since their long tests were green (make test-long CHANGED=1):", *_lines(areas)]) + "\n"

@@ -32,6 +32,9 @@ def test_a_change_concerns_the_areas_that_import_it() -> None:
         ("tests/contract/cli/test_migration.py", {"onboarding"}),
         ("plugins/pulsar_sandbox/sandbox/jars.py", {"sandbox"}),
         ("plugins/pulsar_fleet/airflow/run.py", {"airflow"}),
+        ("plugins/pulsar_sandbox/sandbox/removed.py", {"sandbox"}),
+        ("tests/dags/test_read_only_copy.py", {"read_only"}),
+        ("tests/dags/test_links.py", set()),
     ],
 )
 def test_a_file_leads_to_its_areas(path: str, areas: set[str]) -> None:
