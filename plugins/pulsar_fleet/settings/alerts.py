@@ -1,15 +1,14 @@
-"""Whom a failed or a late run of a DAG is told to, from an environment variable: the DAG files read nothing else."""
+"""Whom a failed or a late run of a DAG is told to, from an environment variable."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.settings.environment import read_object, require_known
 
 VARIABLE = "PULSAR_FLEET_ALERTS"
 _EXAMPLE = (
@@ -34,18 +33,10 @@ class Alerts:
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Alerts:
         """The value of the variable; `InvalidRequest` for one that cannot be used."""
-        text = environment.get(VARIABLE)
-        if not text:
+        if not environment.get(VARIABLE):
             return cls()
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise InvalidRequest(f"{VARIABLE} is not valid JSON: {error}.") from error
-        if not isinstance(given, dict):
-            raise InvalidRequest(f"{VARIABLE} is not a JSON object: write it as {_EXAMPLE}.")
-        for key in sorted({*given} - {*cls.__dataclass_fields__}):
-            hint = did_you_mean(key, sorted(cls.__dataclass_fields__), f"write it as {_EXAMPLE}.")
-            raise InvalidRequest(f"Unknown key {key!r} in {VARIABLE}; {hint}")
+        given = read_object(environment, VARIABLE, example=_EXAMPLE)
+        require_known(given, [*cls.__dataclass_fields__], VARIABLE, example=_EXAMPLE)
         alerts = cls(**given)
         alerts._require_valid()
         return alerts

@@ -1,16 +1,15 @@
-"""How long tasks may last, and how many at once, from an environment variable: the DAG files read nothing else."""
+"""How long tasks may last, and how many at once, from an environment variable."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.settings.environment import read_object, require_known
 
 VARIABLE = "PULSAR_FLEET_CAPACITY"
 _EXAMPLE = (
@@ -47,16 +46,8 @@ class Capacity:
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Capacity:
         """The value of the variable; `InvalidRequest` for one that cannot be used."""
-        text = environment.get(VARIABLE)
-        if not text:
-            return cls()
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise InvalidRequest(f"{VARIABLE} is not valid JSON: {error}.") from error
-        if not isinstance(given, dict):
-            raise InvalidRequest(f"{VARIABLE} is not a JSON object: write it as {_EXAMPLE}.")
-        _require_known(given, [*cls.__dataclass_fields__])
+        given = read_object(environment, VARIABLE, example=_EXAMPLE)
+        require_known(given, [*cls.__dataclass_fields__], VARIABLE, example=_EXAMPLE)
         capacity = cls(**given)
         capacity._require_valid()
         return capacity
@@ -65,7 +56,7 @@ class Capacity:
         for part in (self.minutes, self.pools):
             if not isinstance(part, dict):
                 raise InvalidRequest(f"The minutes and the pools of {VARIABLE} are objects: write it as {_EXAMPLE}.")
-            _require_known(part, [*map(str, Kind)])
+            require_known(part, [*map(str, Kind)], VARIABLE, example=_EXAMPLE)
         for kind, minutes in self.minutes.items():
             if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes < 1:
                 raise InvalidRequest(f"The minutes of {kind} in {VARIABLE} are {minutes!r}: write 1 or more, as 480.")
@@ -84,9 +75,3 @@ class Capacity:
         """How long a run may last whose longest task is of this kind: one that lasts longer waits for what does not
         come, such as a worker, and a scheduled run would hold up all later ones."""
         return 2 * self.task_limit(kind)
-
-
-def _require_known(given: Mapping[str, object], known: Collection[str]) -> None:
-    for key in sorted({*given} - {*known}):
-        hint = did_you_mean(key, sorted(known), f"write it as {_EXAMPLE}.")
-        raise InvalidRequest(f"Unknown key {key!r} in {VARIABLE}; {hint}")
