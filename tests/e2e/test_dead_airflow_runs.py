@@ -12,16 +12,20 @@ PULSAR_FLEET_AIRFLOW_FIRST: the number of the first round that is played, to rep
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
+import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from tests.support.airflow_faults import QUICK, FaultyAirflow
+from tests.support.airflow_faults import QUICK, FaultyAirflow, wait_until
 from tests.support.disturbances import GIVEN_UP, Hits, Point, deal, shuffled_cards
 from tests.support.disturbed_run import Bench, DisturbedRun
 from tests.support.exporter import neutral
@@ -46,10 +50,19 @@ EVENTS = "events"
 
 @pytest.fixture(scope="module")
 def bench(airflow_with: Callable[..., Any], blue: ClusterConnection, green: ClusterConnection) -> Iterator[Bench]:
+    with started(airflow_with, blue, green) as bench:
+        yield bench
+
+
+@contextmanager
+def started(
+    airflow_with: Callable[..., Any], blue: ClusterConnection, green: ClusterConnection, **settings: str
+) -> Iterator[Bench]:
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    settings = QUICK | {"PULSAR_FLEET_WATCH": '{"schedule": null}'} | settings
     with (
         recording(blue.admin_url, blue.admin_url) as (by_airflow, by_others),
-        airflow_with(QUICK | {"PULSAR_FLEET_WATCH": '{"schedule": null}'}, blue=by_airflow.url) as stack,
+        airflow_with(settings, blue=by_airflow.url) as stack,
     ):
         faulty = FaultyAirflow(stack)
         try:
@@ -102,6 +115,52 @@ def test_every_setting_comes_back(
         with capsys.disabled():
             sys.stdout.write(f"\n{hits.table()}\nrounds: {number - FIRST}\n")
     assert len(hits.hits) >= needed, f"{needed - len(hits.hits)} disturbances hit no run in {most} rounds"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_job_that_hangs_ends_at_its_limit_although_the_scheduler_is_killed(
+    airflow_with: Callable[..., Any],
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+) -> None:
+    hangs, pids, program = tmp_path / "hangs", tmp_path / "pids", tmp_path / "bin" / "spark-submit"
+    hangs.touch()
+    program.parent.mkdir()
+    wait = f"sleep 600 &\necho $$ $! >> {pids}\nwait"
+    program.write_text(f'#!/bin/sh\n[ -e {hangs} ] || exec {shutil.which("spark-submit")} "$@"\n{wait}\n')
+    program.chmod(0o755)
+    make(blue, name := new_namespace())
+    spark, path = json.dumps({"conn_type": "spark", "host": "local[1]"}), f"{program.parent}:{os.environ['PATH']}"
+    limits = {"PULSAR_FLEET_CAPACITY": '{"minutes": {"spark": 1}}', "AIRFLOW_CONN_SPARK_DEFAULT": spark, "PATH": path}
+    with started(airflow_with, blue, green, **limits) as bench:
+        run = DisturbedRun(bench, name, tmp_path, random.Random(0))
+        before = run.settings()
+        try:
+            run.start(spark_above_entries=1)
+            wait_until(lambda: pids.exists() and pids.read_text().endswith("\n"), 180, "the job hangs")
+            assert bench.airflow.kill_scheduler()
+            bench.airflow.start_scheduler()
+            assert run.end() == "failed"
+            states = bench.airflow.states(run.run)
+            assert (states["verify_copy"], states["cut_over"], states["restore_blue"]) == (
+                "failed",
+                "upstream_failed",
+                "success",
+            )
+            hung = [int(pid) for pid in pids.read_text().split()]
+            assert [pid for pid in hung if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
+            require_original(before, run.settings())
+            hangs.unlink()
+            run.finish()
+        except BaseException:
+            run.give_up()
+            restore(run)
+            raise
+        require_original(before, run.settings())
+        assert str(name) not in records_of_runs(blue.require_service_url()).get("leases", {})
 
 
 def play_round(run: DisturbedRun, points: list[Point], hits: Hits) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from pulsar_fleet.ledger.artefacts import Artefacts
 
+BLUE_TO_GREEN = {"blue": "pulsar_blue", "green": "pulsar_green"}
+"""What a person fills in: the form of a migration only proposes it."""
+
 
 def run_dag(dag: Any) -> Any:
     """Store a DAG of a test, as the DAG processor does, and run it in this process; returns the finished run."""

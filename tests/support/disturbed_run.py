@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.airflow_faults import DAG, OVER, FaultyAirflow, command, wait_until
+from tests.support.dag_runs import BLUE_TO_GREEN
 from tests.support.disturbances import TASKS, Ending, Kind, Point
 from tests.support.settings_export import records_of_runs, settings
 from tests.support.write_recorder import WriteRecorder
@@ -54,8 +55,9 @@ class DisturbedRun:
     def airflow(self) -> FaultyAirflow:
         return self.bench.airflow
 
-    def start(self) -> None:
-        self.run = self.airflow.stack.trigger(DAG, {"namespaces": [str(self.name)], "auto_approve": True})
+    def start(self, **conf: Any) -> None:
+        conf = BLUE_TO_GREEN | {"namespaces": [str(self.name)], "auto_approve": True} | conf
+        self.run = self.airflow.stack.trigger(DAG, conf)
 
     def give_up(self) -> None:
         """End what still works for the namespace, after a failure of the test too."""
