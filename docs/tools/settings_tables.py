@@ -19,8 +19,16 @@ def conf_table(dag: Any) -> str:
     rows = []
     for name in dag.params:
         param = dag.params.get_param(name)
-        rows.append(f"| `{name}` | {_kind(param.schema)} | `{json.dumps(param.value)}` | {param.description} |")
+        default = "required" if is_required(param) else f"`{json.dumps(param.value)}`"
+        rows.append(f"| `{name}` | {_kind(param.schema)} | {default} | {param.description} |")
     return "\n".join(["| setting | type | default | meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def is_required(param: Any) -> bool:
+    """Whether the value of the form is not a valid one."""
+    if param.value == []:
+        return bool(param.schema.get("minItems"))
+    return param.value is None and "null" not in param.schema["type"]
 
 
 def write_tables(repository: Path) -> None:

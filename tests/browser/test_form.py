@@ -40,6 +40,8 @@ def test_a_field_says_what_it_is_for(page: Page, description: str) -> None:
 
 def test_a_name_that_is_no_namespace_is_refused_with_a_message(page: Page) -> None:
     form = open_form(page)
+    form.locator("[name=element_blue]").fill("pulsar_blue")
+    form.locator("[name=element_green]").fill("pulsar_green")
     form.locator("textarea").first.fill("not a namespace")
     form.get_by_role("button", name="Trigger", exact=True).last.click()
     expect(page.get_by_text("does not match").first).to_be_visible(timeout=15_000)

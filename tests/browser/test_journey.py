@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import FrameLocator, Page, expect
 from tests.browser.test_fleet import PASSWORDS, PICTURES, logged_in, token, wait_for_dag, wait_for_login
+from tests.support.dag_runs import BLUE_TO_GREEN
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -111,7 +112,7 @@ def start(airflow: AirflowStack, name: NamespaceName) -> None:
     api = httpx.Client(base_url=f"{airflow.url}/api/v2", headers={"Authorization": f"Bearer {token(airflow, 'ann')}"})
     with api:
         api.patch(f"/dags/{DAG}", json={"is_paused": False}).raise_for_status()
-        body = {"conf": {"namespaces": [str(name)]}, "logical_date": None}
+        body = {"conf": BLUE_TO_GREEN | {"namespaces": [str(name)]}, "logical_date": None}
         api.post(f"/dags/{DAG}/dagRuns", json=body).raise_for_status()
 
 

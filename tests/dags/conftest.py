@@ -49,6 +49,9 @@ def play(
     def run(dag_id: str, **conf: Any) -> Any:
         dag = dag_bag.dags[dag_id]
         owners = (dag, *dag.tasks)
+        # What the form proposes are the names of the connections above.
+        proposed = ((name, dag.params.get_param(name)) for name in dag.params)
+        conf = {name: param.schema["examples"][0] for name, param in proposed if "examples" in param.schema} | conf
         declared = [deepcopy(owner.params) for owner in owners]
         try:
             return dag.test(run_conf=conf)

@@ -20,6 +20,7 @@ from pulsar_fleet.settings.reconciliation import RECONCILE
 pytestmark = pytest.mark.policy_sync
 
 Play = Callable[..., Any]
+BOTH = ["pulsar_blue", "pulsar_green"]
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def values(connection: ClusterConnection, name: NamespaceName) -> JsonObject:
 def test_drift_is_reported_then_repaired_and_then_nothing_is_left(
     play: Play, shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection
 ) -> None:
-    conf = {"selection": [shared.tenant]}
+    conf = {"clusters": BOTH, "selection": [shared.tenant]}
     equal = play("reconcile_policies", **conf, mode="repair")
     assert states(equal) == {
         "read_request": "success",
@@ -87,7 +88,7 @@ def test_above_the_threshold_a_spark_job_finds_the_drift_for_the_repair(
     blue: ClusterConnection,
     green: ClusterConnection,
 ) -> None:
-    conf = {"selection": [shared.tenant], "mode": "repair"}
+    conf = {"clusters": BOTH, "selection": [shared.tenant], "mode": "repair"}
     play("reconcile_policies", **conf)
     change(blue, shared, MAX_PRODUCERS[0], 5)
     change(green, shared, MAX_CONSUMERS[0], 7)
@@ -109,7 +110,8 @@ def test_above_the_threshold_a_missing_spark_connection_is_refused(
 ) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     change(blue, shared, MAX_PRODUCERS[0], 5)
-    refused = play("reconcile_policies", selection=[shared.tenant], mode="repair", compare_with_spark_above=1)
+    conf = {"clusters": BOTH, "selection": [shared.tenant], "mode": "repair", "compare_with_spark_above": 1}
+    refused = play("reconcile_policies", **conf)
     assert (states(refused)["find_drift"], states(refused)["repair"]) == ("failed", "upstream_failed")
     assert report(refused).startswith("# Failed in find_drift: Spark connection 'spark_default' does not exist")
     assert "Nothing was compared, nothing has been changed." in report(refused)

@@ -40,7 +40,8 @@ def test_a_command_has_the_settings_of_the_form_with_the_same_defaults(dag_bag: 
     options = {
         SHORT.get(str(option.name), option.name): option.default for option in all_commands()[WHOLE[dag_id]].params
     }
-    params = {name: dag_bag.dags[dag_id].params[name] for name in dag_bag.dags[dag_id].params}
+    form = dag_bag.dags[dag_id].params
+    params = {name: form.get_param(name).value for name in form}
 
     assert set(params) - set(options) - ONLY_IN_FORMS == set()
     assert set(options) - set(params) - ONLY_IN_COMMANDS == set()

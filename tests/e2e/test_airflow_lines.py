@@ -16,6 +16,7 @@ import httpx
 import pytest
 from tests.e2e.test_scheduler import answer_wave, ended, finish, wait_for
 from tests.support.airflow_lines import LINES, PYTHONS, REPOSITORY, copy_source, find_python, providers
+from tests.support.dag_runs import BLUE_TO_GREEN
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -169,7 +170,9 @@ def test_a_namespace_is_migrated_wave_by_wave(
     names = [new_namespace(), new_namespace()]
     for name in names:
         asyncio.run(build_estate(blue, EstateSpec(live=str(name), tenants=1, namespaces_per_tenant=1, history=10)))
-    first = airflow.trigger("migrate_namespaces", {"namespaces": [*map(str, names)], "wave_namespaces": 1})
+    first = airflow.trigger(
+        "migrate_namespaces", BLUE_TO_GREEN | {"namespaces": [*map(str, names)], "wave_namespaces": 1}
+    )
     for run_id in (first, f"{first}__wave-2"):
         assert "from blue to green" in answer_wave(airflow, run_id, "Approve")["subject"]
         state = wait_for(lambda run_id=run_id: ended(airflow, "migrate_namespaces", run_id))

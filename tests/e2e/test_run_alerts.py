@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.dag_runs import BLUE_TO_GREEN
 
 from pulsar_fleet.settings.alerts import VARIABLE
 from pulsar_sandbox.demo.stack import AirflowStack
@@ -65,8 +66,8 @@ def airflow(tmp_path: Path) -> Iterator[AirflowStack]:
 def test_the_notifier_of_the_operator_hears_of_a_failed_and_of_a_late_run(
     airflow: AirflowStack, tmp_path: Path
 ) -> None:
-    # The connections of its form do not exist.
-    run_id = airflow.trigger(DAG, {"namespaces": ["acme/orders"]})
+    # The connections do not exist.
+    run_id = airflow.trigger(DAG, BLUE_TO_GREEN | {"namespaces": ["acme/orders"]})
     wait_until(lambda: airflow.run_state(DAG, run_id) == "failed")
     wait_until((tmp_path / "failed").exists)
     assert (tmp_path / "failed").read_text() == f"{DAG} failed"

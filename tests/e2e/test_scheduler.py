@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from tests.support.dag_runs import BLUE_TO_GREEN
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -57,7 +58,9 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     asyncio.run(build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=100)))
     with Traffic.start(blue, namespace=live, folder=tmp_path / "traffic") as traffic:
         time.sleep(2)
-        run_id = airflow.trigger("migrate_namespaces", {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1})
+        run_id = airflow.trigger(
+            "migrate_namespaces", BLUE_TO_GREEN | {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1}
+        )
         question = answer_wave(airflow, run_id, "Approve")
         state = wait_for(lambda: ended(airflow, "migrate_namespaces", run_id))
         time.sleep(2)
@@ -127,7 +130,7 @@ def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
 def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
     airflow: AirflowStack, conf: dict[str, Any], sentence: str
 ) -> None:
-    run_id, state = finish(airflow, "migrate_namespaces", **conf)
+    run_id, state = finish(airflow, "migrate_namespaces", **BLUE_TO_GREEN | conf)
     assert state == "failed"
     assert sentence in airflow.log("migrate_namespaces", run_id, "read_request")
     address = f"/pulsar-fleet/report?{urlencode({'run': f'migrate_namespaces/{run_id}'})}"
@@ -137,4 +140,4 @@ def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
 
 def test_what_the_form_would_not_take_is_refused_by_the_api_too(airflow: AirflowStack) -> None:
     with pytest.raises(PreconditionFailed, match="does not match"):
-        airflow.trigger("migrate_namespaces", {"namespaces": ["not a namespace"]})
+        airflow.trigger("migrate_namespaces", BLUE_TO_GREEN | {"namespaces": ["not a namespace"]})

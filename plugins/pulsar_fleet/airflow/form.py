@@ -24,4 +24,7 @@ def _field(setting: Setting) -> Param:
     """
     lines = " One per line." if setting.is_list else ""
     schema = {"$schema": _SCHEMA, **setting.schema, "title": setting.title}
-    return Param(setting.default, description=f"{setting.description}{lines}", **schema)
+    if setting.is_example and not setting.is_list:
+        # The form proposes it. Of a list Airflow would offer nothing else.
+        schema["examples"] = [setting.default]
+    return Param(setting.unset, description=f"{setting.description}{lines}", **schema)

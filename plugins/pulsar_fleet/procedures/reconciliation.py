@@ -40,9 +40,13 @@ def validate(conf: JsonObject) -> None:
     from pulsar_fleet.policy_sync.reconcile.request import Request
 
     Request.of(conf)
-    if len(conf["clusters"]) < 2:
-        named = f"Only {conf['clusters'][0]!r} is given" if conf["clusters"] else "None is given"
-        raise InvalidRequest(f"{named}: name at least two clusters.")
+    if len(conf["clusters"]) == 1:
+        raise InvalidRequest(f"Only {conf['clusters'][0]!r} is given: name at least two clusters.")
+
+
+def idle(conf: JsonObject) -> str:
+    """A scheduled run without clusters has nothing to compare."""
+    return "" if conf["clusters"] else RECONCILE.unnamed("No cluster is reconciled")
 
 
 async def find_drift(session: Session) -> str:
@@ -211,6 +215,7 @@ RECONCILIATION = Procedure(
     own_settings=RECONCILE.declared,
     opening="read_request",
     validate=validate,
+    idle=idle,
     changes=lambda conf: conf["mode"] == "repair",
     work=(
         Step("find_drift", find_drift, reads=True, shows=True, spark=Application("compare_snapshots.py")),

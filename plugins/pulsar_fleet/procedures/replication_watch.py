@@ -24,8 +24,7 @@ def validate(conf: JsonObject) -> None:
 
 def idle(conf: JsonObject) -> str:
     """A scheduled run without clusters has nothing to watch."""
-    unset = "No cluster is watched: name connections in PULSAR_FLEET_WATCH_REPLICATION, or in the form."
-    return "" if conf["clusters"] else unset
+    return "" if conf["clusters"] else WATCH_REPLICATION.unnamed("No cluster is watched")
 
 
 async def examine_replicators(session: Session) -> str:

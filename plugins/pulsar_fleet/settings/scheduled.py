@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.settings.environment import read_object
 from pulsar_fleet.settings.setting import Setting, Settings, refuse_unknown_settings, with_defaults
 
 
@@ -27,7 +26,12 @@ class Scheduled:
 
     def settings(self, environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
         """The settings, with the defaults of the variable."""
-        return with_defaults(self.declared, self._read(environment))
+        settings = with_defaults(self.declared, self._read(environment))
+        return {name: setting.optional() for name, setting in settings.items()}
+
+    def unnamed(self, what: str) -> str:
+        """Why a run has nothing to do for which nothing is named, such as `No cluster is watched`, and what to do."""
+        return f"{what}: name connections in {self.variable}, or in the form."
 
     def schedule(self, environment: Mapping[str, str] = os.environ) -> str | None:
         """The schedule of the DAG; null in the variable turns it off."""
@@ -35,14 +39,6 @@ class Scheduled:
         return schedule
 
     def _read(self, environment: Mapping[str, str]) -> dict[str, Any]:
-        text = environment.get(self.variable)
-        if not text:
-            return {}
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise InvalidRequest(f"{self.variable} is not valid JSON: {error}.") from error
-        if not isinstance(given, dict):
-            raise InvalidRequest(f'{self.variable} is not a JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
+        given = read_object(environment, self.variable, example='{"schedule": "*/10 * * * *"}')
         refuse_unknown_settings(given, [*self.declared, "schedule"])
         return given

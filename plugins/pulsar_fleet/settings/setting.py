@@ -19,7 +19,8 @@ class Setting:
     :param description: what it does, for both; of a list it describes the list.
     :param schema: its type and limits, as JSON schema.
     :param option: its option on the command line where that has another name.
-    :param is_example: the form's default is an example, and the command line has none.
+    :param is_example: the default is an example: the form proposes it, and neither the form nor the command line has it
+        as a value.
     :param only_in_form: it is Airflow's; the command line does not have it.
     :param is_argument: the command line takes it by its place.
     :param unless: the setting with which the command line does not need this list.
@@ -47,11 +48,25 @@ class Setting:
         return "array" in self.kinds
 
     @property
+    def unset(self) -> Json:
+        """The default of the form."""
+        if not self.is_example:
+            return self.default
+        return [] if self.is_list else None
+
+    @property
     def empty(self) -> Json:
         """The default of the command line."""
-        if self.is_list:
-            return []
-        return None if self.is_example else self.default
+        return [] if self.is_list else self.unset
+
+    def optional(self) -> Setting:
+        """The same for runs on a schedule, which have no form: Airflow wants a valid default; an example is none."""
+        if not self.is_example:
+            return self
+        schema = {key: limit for key, limit in self.schema.items() if key not in ("minItems", "minLength")}
+        if not self.is_list:
+            schema["type"] = ["null", *self.kinds]
+        return replace(self, default=self.unset, schema=schema, is_example=False)
 
     def require_in_range(self, name: str, value: Json) -> None:
         """Refuse a number outside of the limits by `InvalidRequest`."""
@@ -89,7 +104,7 @@ def setting(
 def with_defaults(settings: Settings, defaults: Mapping[str, Json]) -> dict[str, Setting]:
     """The same settings with other defaults."""
     return {
-        name: replace(setting, default=defaults[name]) if name in defaults else setting
+        name: replace(setting, default=defaults[name], is_example=False) if name in defaults else setting
         for name, setting in settings.items()
     }
 

@@ -38,6 +38,8 @@ def cluster_connection(conn_id: str) -> ClusterConnection:
 
     A missing or invalid connection raises `InvalidRequest` with what to do. Secrets are masked in every log.
     """
+    if not conn_id:
+        raise InvalidRequest("No connection is named: set the id of an Airflow connection of the cluster.")
     return from_airflow(_connection(conn_id))
 
 
