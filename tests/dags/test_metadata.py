@@ -21,6 +21,8 @@ from pulsar_fleet.settings.metadata import SYNC_METADATA
 pytestmark = [pytest.mark.policy_sync, pytest.mark.cluster]
 
 Play = Callable[..., Any]
+BOTH = ["pulsar_blue", "pulsar_green"]
+SYNC = {"clusters": BOTH, "mode": "sync", "idle_seconds": 1}
 
 
 def test_a_change_is_carried_and_an_invalid_event_fails_the_run(
@@ -28,7 +30,7 @@ def test_a_change_is_carried_and_an_invalid_event_fails_the_run(
 ) -> None:
     shared = new_namespace()
     exchange = Exchange.of(shared.tenant, blue, green)
-    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "idle_seconds": 1}
+    conf = {**SYNC, "selection": [shared.tenant], "event_topic": str(exchange.request.event_topic)}
 
     async def prepare() -> None:
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
@@ -37,6 +39,10 @@ def test_a_change_is_carried_and_an_invalid_event_fails_the_run(
     async def change() -> None:
         async with AdminClient(blue) as on_blue:
             await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+
+    async def held_on_green() -> Any:
+        async with AdminClient(green) as on_green:
+            return await held(on_green, shared, (MAX_PRODUCERS[1],))
 
     async def check_and_remove() -> None:
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
@@ -47,6 +53,10 @@ def test_a_change_is_carried_and_an_invalid_event_fails_the_run(
     quiet = play("sync_metadata", **conf)
     assert (set(states(quiet).values()), announced(quiet)) == ({"success"}, [])
     asyncio.run(change())
+    compared = play("sync_metadata", **conf | {"mode": "report"})
+    assert (set(states(compared).values()), announced(compared)) == ({"success"}, [])
+    assert "Only compared, nothing was carried" in report(compared)
+    assert asyncio.run(held_on_green()) == {MAX_PRODUCERS[1]: None}
     exchange.send(green, b"\x00 no event")
     carried = play("sync_metadata", **conf)
     assert (states(carried)["sync_changes"], states(carried)["write_report"]) == ("success", "failed")
@@ -62,7 +72,7 @@ def test_a_deletion_is_listed_and_done_by_a_run_that_names_its_batch(
 ) -> None:
     shared = new_namespace()
     exchange = Exchange.of(shared.tenant, blue, green)
-    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "idle_seconds": 1}
+    conf = {**SYNC, "selection": [shared.tenant], "event_topic": str(exchange.request.event_topic)}
 
     async def prepare() -> None:
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:

@@ -39,10 +39,9 @@ def policies_of(cluster: str) -> Asset:
     return Asset(name=f"pulsar-policies/{cluster}", uri=f"x-pulsar-policies://{cluster}", group="pulsar-policies")
 
 
-def emit_policies_changed(clusters: Iterable[str], run_id: str) -> None:
-    """Emit an asset event for each cluster. The running task must have `POLICIES_CHANGED` among its outlets."""
+def _emit_policies_changed(clusters: Iterable[str], run: Run) -> None:
     for cluster in clusters:
-        get_current_context()["outlet_events"][POLICIES_CHANGED].add(policies_of(cluster), extra={"run": run_id})
+        get_current_context()["outlet_events"][POLICIES_CHANGED].add(policies_of(cluster), extra={"run": run.id})
 
 
 def announce_policies_changed(run: Run, _: JsonObject) -> None:
@@ -50,7 +49,14 @@ def announce_policies_changed(run: Run, _: JsonObject) -> None:
     from pulsar_fleet.procedures.reconciliation import changed_by
 
     if repaired := changed_by(run):
-        emit_policies_changed(repaired.changed, run.id)
+        _emit_policies_changed(repaired.changed, run)
+
+
+def announce_synchronised(run: Run, _: JsonObject) -> None:
+    """Emit an event for each cluster on which metadata events were applied."""
+    from pulsar_fleet.procedures.metadata import written_by
+
+    _emit_policies_changed(written_by(run), run)
 
 
 def replication_of(cluster: str) -> Asset:

@@ -21,6 +21,14 @@ _SETTINGS = {
         "Connections of the clusters: one cluster of each metadata store. The first run needs "
         "all of them, to create the event topic.",
     ),
+    "mode": setting(
+        "report",
+        type="string",
+        enum=["report", "sync"],
+        title="Mode",
+        only_in_form=True,
+        description="report compares the clusters, writes nothing and records nothing; sync carries the changes.",
+    ),
     "selection": selection(),
     "event_topic": setting(
         "persistent://pulsar-fleet/metadata/events",
