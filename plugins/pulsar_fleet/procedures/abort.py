@@ -74,8 +74,8 @@ async def require(session: Session) -> None:
     recorded = recorded_clusters(run, is_failback=aborted.is_failback)
     if recorded is None and not all(session.conf[side] for side in CLUSTERS):
         raise PreconditionFailed(
-            f"The records do not say between which clusters {run.id} moves: name the connections of both, blue and "
-            "green. Nothing was undone."
+            f"The records do not say between which clusters {run.id} moves: name {listed(CLUSTERS)} too. Nothing was "
+            "undone."
         )
     if other := first_other(names, recorded or names):
         side, name, known = other
