@@ -313,7 +313,8 @@ def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Resu
 
     async def run() -> Result:
         connections = read_connections(procedure, conf, of_step.get("batch"))
-        of_run = {"dag_parsing": dag_parsing, "goes_on": partial(_goes_on, context), **of_step}
+        capacity = {"jobs_at_once": Capacity.read().jobs_per_run}
+        of_run = {"dag_parsing": dag_parsing, "goes_on": partial(_goes_on, context), **capacity, **of_step}
         opened = open_session(conf, current_run(context), connections, **of_run)
         async with opened as session:
             return await work(session)

@@ -39,6 +39,7 @@ class Session:
     :param stopping: whether a person has asked to stop; a step with `finish` asks it between two of its parts.
     :param kept: what the looks of a wait keep, in one process.
     :param goes_on: whether Airflow executes a run, or will; None on the terminal, which cannot know.
+    :param jobs_at_once: how many batches of the run may work at once.
     :param dag_parsing: reads Airflow's settings for the parsing of DAG files; None on the terminal.
     """
 
@@ -53,6 +54,7 @@ class Session:
     kept: dict[str, Any] = field(default_factory=dict)
     dag_parsing: Callable[[], DagParsing] | None = None
     goes_on: Callable[[str], bool] | None = None
+    jobs_at_once: int = 1
 
     def stored_at(self, name: str) -> str:
         """The name of a document of a step among those of the run: of a batch in its folder."""

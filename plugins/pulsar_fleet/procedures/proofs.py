@@ -138,7 +138,7 @@ async def freeze_link(session: Session) -> str:
         mapping=EntryMapping.MESH,
         coverage=Coverage(mode=Mode(batch["mode"])),
         run=run,
-        max_bytes_per_second=session.conf["max_bytes_per_second"],
+        max_bytes_per_second=verification.limit_of_batch(session),
         topics=[TopicName.parse(topic) for topic in batch["topics"]],
     )
     return verification.store_frozen(session, frozen)

@@ -88,10 +88,18 @@ async def freeze_bounds(session: Session) -> str:
         engine=EngineChoice(conf["engine"]),
         keyed=conf["keyed_digests"],
         read_from=ReadFrom(conf["read_from"]),
-        max_bytes_per_second=conf["max_bytes_per_second"],
+        max_bytes_per_second=limit_of_batch(session),
         order=Order(conf["order"]),
     )
     return store_frozen(session, frozen)
+
+
+def limit_of_batch(session: Session) -> int | None:
+    """The read limit of a job: those that work at once share the limit of the broker."""
+    from pulsar_fleet.procedures.runner import stored_batches
+
+    limit: int | None = session.conf["max_bytes_per_second"]
+    return limit and max(1, limit // min(session.jobs_at_once, max(1, len(stored_batches(session.run)))))
 
 
 def store_frozen(session: Session, frozen: VerifyRequest) -> str:

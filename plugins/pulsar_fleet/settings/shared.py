@@ -162,5 +162,5 @@ def read_limit() -> Setting:
         type=["null", "integer"],
         minimum=1,
         title="Bytes per second",
-        description="Read limit per broker, over all tasks. Empty: no limit.",
+        description="Read limit per broker, over all jobs and tasks of the run. Empty: no limit.",
     )
