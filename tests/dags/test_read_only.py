@@ -43,7 +43,9 @@ def test_a_topic_is_served_and_taken_away(
     assert set(states(done).values()) == {"success"}
     assert "1 topic is served read-only: 2 links are alive, and a reader got a message from 2 of them." in report(done)
     assert delivered(service_url, TopicName(readers, "events"), "reader") == STORED
-    assert states(play("watch_read_only", namespaces=[str(readers)])) == {"check_read_only": "success"}
+    assert states(play("watch_read_only", cluster="pulsar_blue", namespaces=[str(readers)])) == {
+        "check_read_only": "success"
+    }
     assert last_state("watch_read_only") == "succeeded"
     proven = play("verify_read_only", cluster="pulsar_blue", namespace=str(readers))
     assert set(states(proven).values()) == {"success"}
@@ -51,10 +53,12 @@ def test_a_topic_is_served_and_taken_away(
     assert f"# Equal: {STORED} messages on blue and blue ({readers})" in report(proven)
     for follow, after in ((False, "failed"), (True, "success")):
         asyncio.run(lose_retention(blue, readers))
-        assert states(play("watch_read_only", namespaces=[str(readers)], follow=follow)) == {
+        assert states(play("watch_read_only", cluster="pulsar_blue", namespaces=[str(readers)], follow=follow)) == {
             "check_read_only": "failed"
         }
-        assert states(play("watch_read_only", namespaces=[str(readers)], follow=False)) == {"check_read_only": after}
+        assert states(play("watch_read_only", cluster="pulsar_blue", namespaces=[str(readers)], follow=False)) == {
+            "check_read_only": after
+        }
         assert last_state("watch_read_only") == ("succeeded" if after == "success" else "failed")
 
     gone = play("serve_read_only", **conf, remove=True, auto_approve=True)
