@@ -24,8 +24,8 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import acknowledgments
-from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
 from pulsar_fleet.settings.capacity import Capacity, Kind
+from pulsar_fleet.settings.read_only import FORWARD_ACKNOWLEDGMENTS
 
 
 @dag(

@@ -19,7 +19,7 @@ from pulsar_fleet.airflow.form import form
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
 from pulsar_fleet.settings.capacity import Capacity, Kind
-from pulsar_fleet.settings.overrides import WATCH
+from pulsar_fleet.settings.migration import WATCH
 
 
 @dag(

@@ -22,15 +22,14 @@ import sqlalchemy as sa
 
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
-from pulsar_fleet.fleet.matrix_page import PAGE_SIZE as MATRIX_SIZE
-from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
+from pulsar_fleet.fleet.matrix import PAGE_SIZE as MATRIX_SIZE
+from pulsar_fleet.fleet.matrix import MatrixView, matrix_page, read_cells, read_differing_names, read_namespace_names
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.cluster_notes import NoteKind, read_notes, write_note
-from pulsar_fleet.ledger.field_digest import field_digest
+from pulsar_fleet.ledger.event_store import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import observations, phases, runs, verdicts
 from pulsar_fleet.report.page import PAGE

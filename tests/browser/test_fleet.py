@@ -23,8 +23,8 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.ledger.tables import conflicts
+from pulsar_fleet.replication.doctor.changes import store_examination
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
-from pulsar_fleet.replication.doctor.records import store_examination
 from pulsar_fleet.report.document import Outcome, Report, Section
 from pulsar_fleet.report.migration_timeline import migration_picture
 from pulsar_fleet.report.page import store_report

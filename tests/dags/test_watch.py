@@ -24,7 +24,7 @@ from pulsar_fleet.cluster.runs.state_topic import update_runs
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 from pulsar_fleet.migration.scope import unmigrated_namespaces
-from pulsar_fleet.settings.overrides import WATCH
+from pulsar_fleet.settings.migration import WATCH
 
 pytestmark = [pytest.mark.migration, pytest.mark.cluster]
 

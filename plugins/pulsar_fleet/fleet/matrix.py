@@ -1,15 +1,19 @@
-"""Read what the ledger has of each namespace on each cluster: from reconciliations and from metadata events."""
+"""Namespaces × clusters: what the ledger has of each namespace on each cluster, and the page that shows it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.fleet.layout import MATRIX, Frame, Links, Part, age, part_of, render
+from pulsar_fleet.fleet.records import ClusterState
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import utc
 from pulsar_fleet.ledger.tables import conflicts, merge_bases, observations, resource_versions
@@ -216,3 +220,91 @@ def _disputed(connection: sa.Connection, names: Collection[str]) -> dict[str, fr
     for row in connection.execute(query.where(table.name.in_(names))):
         clusters.setdefault(row.name, set()).update(row.sides)
     return {name: frozenset(sides) for name, sides in clusters.items()}
+
+
+PAGE_SIZE = 50
+_SYMBOLS = {
+    CellState.SAME: ("✓", "good"),
+    CellState.DIFFERS: ("≠", "open"),
+    CellState.CONFLICT: ("⚡", "bad"),
+    CellState.MISSING: ("○", "bad"),
+}
+_UNKNOWN = ("? unknown", "quiet")
+LEGEND = (
+    "✓ same: as on most clusters. ≠ fields: so many have another value than on most clusters. ⚡ conflict: edited "
+    "differently on several clusters, see the conflicts on record. ○ missing: other clusters of its fleet have it. "
+    "? unknown: neither a reconciliation nor metadata events have read it there."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixView:
+    """Which namespaces are shown.
+
+    :param differences: only those that are not the same on all their clusters.
+    :param number: of the page, from 1.
+    :param live: see `Frame`.
+    """
+
+    name: str = ""
+    differences: bool = False
+    number: int = 1
+    live: bool = False
+
+    def select(self, names: Sequence[str]) -> Part:
+        """The namespaces of this page."""
+        return part_of([name for name in names if self.name in name], self.number, PAGE_SIZE)
+
+
+def matrix_page(
+    clusters: Sequence[ClusterState],
+    names: Sequence[str],
+    cells: Mapping[str, Mapping[str, Cell]],
+    now: datetime,
+    links: Links,
+    view: MatrixView,
+) -> str:
+    """The page as HTML.
+
+    :param names: all, or with `view.differences` those that differ.
+    :param cells: of the namespaces that `view` selects.
+    """
+    query: dict[str, str | int] = {
+        "name": view.name,
+        "differences": int(view.differences),
+        "page": view.number,
+    }
+    frame, part = Frame(here=MATRIX, links=links, read_at=now, query=query, live=view.live), view.select(names)
+    known = {cluster for row in cells.values() for cluster in row}
+    states = {row.name: row for row in clusters}
+    columns = sorted({*states, *known})
+    return render(
+        "matrix.html",
+        frame,
+        f"{counted(len(columns), 'cluster')}, {counted(len(names), 'namespace')}"
+        f"{' that differ' if view.differences else ''}.",
+        columns=[_column(name, states.get(name), now) for name in columns],
+        rows=[(name, [_cell(cells.get(name, {}).get(column)) for column in columns]) for name in part.rows],
+        shown=f"{len(part.rows):,} of {counted(part.matching, 'namespace')}",
+        pages=list(part.numbers(frame)),
+        name=view.name,
+        differences=view.differences,
+        legend=LEGEND,
+    )
+
+
+def _column(name: str, state: ClusterState | None, now: datetime) -> dict[str, str]:
+    if state is not None and state.outage_since:
+        return {"name": name, "state": f"✗ unreachable since {age(state.outage_since, now)}", "css": "bad"}
+    scanned = age(state.scanned_at, now) if state else ""
+    return {"name": name, "state": f"read {scanned} ago" if scanned else "? never read", "css": "quiet"}
+
+
+def _cell(cell: Cell | None) -> tuple[str, str]:
+    """Text and class of colour."""
+    if cell is None:
+        return _UNKNOWN
+    symbol, css = _SYMBOLS[cell.state]
+    if cell.state is CellState.DIFFERS:
+        return f"{symbol} {counted(cell.fields, 'field')}", css
+    return f"{symbol} {cell.state.value}", css

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.ledger.field_digest import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import resource_versions as table
+
+
+def field_digest(document: Mapping[str, Any]) -> str | None:
+    """Equal for equal fields with equal values, whenever they were written; None for a document without fields.
+
+    The migration 0008 of the ledger has filled it so.
+    """
+    if "fields" not in document:
+        return None
+    fields = sorted((name, entry[0]) for name, entry in document["fields"].items())
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:32]
+
 
 Key = tuple[str, str]
 """Kind and name of a resource."""

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.ledger.field_digest import field_digest
+from pulsar_fleet.ledger.event_store import field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, merge_bases, observations
 

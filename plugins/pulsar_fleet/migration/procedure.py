@@ -45,7 +45,7 @@ from pulsar_fleet.migration.waves.steps import (
 )
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver, parse_waivers
-from pulsar_fleet.snapshot.tenants import require_namespaces
+from pulsar_fleet.snapshot.cluster_reader import require_namespaces
 
 log = logging.getLogger(__name__)
 

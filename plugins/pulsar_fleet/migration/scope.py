@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import did_you_mean, listed
-from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
+from pulsar_fleet.snapshot.cluster_reader import list_namespaces, tenant_names
 
 ALL = "all"
 _DEFAULT = NamespaceName("public", "default")

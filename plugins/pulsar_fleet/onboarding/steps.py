@@ -32,11 +32,11 @@ from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import Planned
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
 from pulsar_fleet.preflight.waivers import Waiver, accept
+from pulsar_fleet.snapshot.cluster_reader import list_namespaces
 from pulsar_fleet.snapshot.collect import collect_into
 from pulsar_fleet.snapshot.model import SCALABLE_TOPIC, SYSTEM_TOPIC, Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
-from pulsar_fleet.snapshot.tenants import list_namespaces
 
 
 async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measurements:

@@ -18,8 +18,8 @@ from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.documents import revoked_rights
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace, effective_value
-from pulsar_fleet.cluster.policies.grants import revoked_rights
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, TopicPolicyField
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import with_parent
-from pulsar_fleet.cluster.policies.grants import revoked_rights
+from pulsar_fleet.cluster.policies.documents import revoked_rights
 from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan

@@ -43,10 +43,10 @@ from pulsar_fleet.preflight.context import Measurements, Pair, Probes
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.preflight.target_limits import BOOKIES, ENCRYPTION, Effective
+from pulsar_fleet.snapshot.cluster_reader import read_tenant
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.resources import lists_of_topics
-from pulsar_fleet.snapshot.tenants import read_tenant
 
 log = logging.getLogger(__name__)
 

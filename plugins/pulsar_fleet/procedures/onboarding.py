@@ -41,7 +41,7 @@ def validate(conf: JsonObject) -> None:
 async def require(session: Session) -> None:
     """Refuse one cluster twice, and namespaces that the source lacks."""
     from pulsar_fleet.cluster.connection import refuse_same_cluster
-    from pulsar_fleet.snapshot.tenants import require_namespaces
+    from pulsar_fleet.snapshot.cluster_reader import require_namespaces
 
     source, target = session.clusters["source"], session.clusters["target"]
     names = await asyncio.gather(source.cluster_name(), target.cluster_name())

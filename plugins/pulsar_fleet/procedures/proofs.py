@@ -147,10 +147,10 @@ async def freeze_link(session: Session) -> str:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """The age of every proof; the run fails if one is too old or missing, or a list is unknown."""
     from pulsar_fleet.procedures.runner import stored_batches
-    from pulsar_fleet.report.replication.proofs import NOTHING, proofs_report
+    from pulsar_fleet.report.replication import NOTHING, proofs_report
+    from pulsar_fleet.verification.messages.incremental import proof_ages, too_old
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict
-    from pulsar_fleet.verification.proof_age import proof_ages, too_old
 
     batches, unread = stored_batches(run), run.stored(_UNREAD) or []
     ages = proof_ages(run, sorted((name, *batch["names"]) for batch in batches for name in batch["namespaces"]))

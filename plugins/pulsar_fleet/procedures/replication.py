@@ -98,7 +98,7 @@ async def confirm_links(session: Session) -> Done:
     """Load every topic; fail if a link is not connected, or is connected and sends nothing."""
     from pulsar_fleet.replication import steps
     from pulsar_fleet.report.progress import progress_lines
-    from pulsar_fleet.report.replication.setup import outcome_line
+    from pulsar_fleet.report.replication import outcome_line
 
     planned, progress = planned_in(session.run), progress_lines("links", session.say)
     async with open_groups(session) as clusters:
@@ -155,7 +155,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str], names: Mapping[st
     from pulsar_fleet.procedures.runner import may_have_changed, planned_numbers, result_of, results_of
     from pulsar_fleet.replication.setup.links import ConfirmedLinks
     from pulsar_fleet.replication.setup.plan import call_lines
-    from pulsar_fleet.report.replication.setup import outcome_line, replication_report
+    from pulsar_fleet.report.replication import outcome_line, replication_report
 
     planned, commands = planned_in(run), undo(run, conf)
     plan, links = planned.plan, result_of(run, "confirm_links", ConfirmedLinks)

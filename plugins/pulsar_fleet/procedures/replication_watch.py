@@ -29,8 +29,7 @@ def idle(conf: JsonObject) -> str:
 
 async def examine_replicators(session: Session) -> str:
     """Diagnose every replicator, and emit an asset event for each cluster whose replicators changed their state."""
-    from pulsar_fleet.replication.doctor.changes import record_states
-    from pulsar_fleet.replication.doctor.records import store_examination
+    from pulsar_fleet.replication.doctor.changes import record_states, store_examination
     from pulsar_fleet.replication.doctor.request import Request
     from pulsar_fleet.replication.doctor.steps import examine
     from pulsar_fleet.replication.doctor.text import headline
@@ -44,7 +43,7 @@ async def examine_replicators(session: Session) -> str:
 
 async def send_remedies(session: Session) -> str | Skipped:
     """Send the calls of the remedies that the configuration names, and examine again; skipped without one."""
-    from pulsar_fleet.replication.doctor.records import last_examination
+    from pulsar_fleet.replication.doctor.changes import last_examination
     from pulsar_fleet.replication.doctor.remedies import chosen_calls
     from pulsar_fleet.replication.doctor.request import Request
     from pulsar_fleet.replication.doctor.steps import heal
@@ -60,10 +59,10 @@ async def send_remedies(session: Session) -> str | Skipped:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """States and causes; the run fails if a replicator does not work and `fail_on_fault` is set."""
     from pulsar_fleet.procedures.runner import has_ended
-    from pulsar_fleet.replication.doctor.records import last_examination
+    from pulsar_fleet.replication.doctor.changes import last_examination
     from pulsar_fleet.replication.doctor.text import examination_text
-    from pulsar_fleet.report.failure import failed_report
-    from pulsar_fleet.report.replication.watch import examination_report
+    from pulsar_fleet.report.replication import examination_report
+    from pulsar_fleet.report.runs import failed_report
 
     # A run that is tried again may have an examination of its first try only.
     examined = last_examination(run) if has_ended(run, _EXAMINE) else None

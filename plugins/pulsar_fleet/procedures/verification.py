@@ -51,7 +51,7 @@ async def read_batches(session: Session) -> list[JsonObject]:
     """Refuse one cluster twice and namespaces that the source lacks; returns the namespaces of each Spark job."""
     from pulsar_fleet.cluster.connection import refuse_same_cluster
     from pulsar_fleet.cluster.names import parse_namespaces
-    from pulsar_fleet.snapshot.tenants import require_namespaces
+    from pulsar_fleet.snapshot.cluster_reader import require_namespaces
     from pulsar_fleet.verification.request import FOLDER
 
     source, target = (session.clusters[name] for name in ("source", "target"))
@@ -71,8 +71,7 @@ async def freeze_bounds(session: Session) -> str:
     """Freeze the bounds: the current end of the source, and on the target the messages that came from it."""
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.verification import steps
-    from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
-    from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
+    from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, ReadFrom
     from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.request import EntryMapping, Order
 
@@ -213,7 +212,7 @@ def stored_verification(run: Run, batch: JsonObject) -> Verification | None:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """The verdict over all batches."""
     from pulsar_fleet.procedures.runner import stored_batches
-    from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
+    from pulsar_fleet.report.runs import failure_details, failure_line, failure_to_do
     from pulsar_fleet.report.verification import joined, verification_report
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.call import with_body
-from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
+from pulsar_fleet.cluster.admin.shadow_guard import is_infinite
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.effective import is_set

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.guard import ledgers_in
+from pulsar_fleet.cluster.admin.shadow_guard import ledgers_in
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PlanOutdated, PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client

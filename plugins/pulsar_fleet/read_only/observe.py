@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.admin.shadow_guard import RETIRED_FROM
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName

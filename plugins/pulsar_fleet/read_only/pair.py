@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
-from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.admin.shadow_guard import RETIRED_FROM
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
-from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE
+from pulsar_fleet.cluster.admin.shadow_guard import INFINITE
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName

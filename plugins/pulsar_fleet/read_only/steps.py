@@ -9,8 +9,7 @@ from contextlib import suppress
 
 from pulsar_fleet.cluster.admin.call import Call, bare
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.guard import ledgers_in
-from pulsar_fleet.cluster.admin.shadows.hazards import is_infinite
+from pulsar_fleet.cluster.admin.shadow_guard import is_infinite, ledgers_in
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.text import counted

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.policy_sync.events.results import SyncSummary, waiting_lines
 from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
-from pulsar_fleet.report.conflicts import conflict_line
 from pulsar_fleet.report.document import Outcome, Report, texts
+from pulsar_fleet.report.reconciliation import conflict_line
 
 _NUMBERS = (
     "published",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.settings.environment import read_object, require_known
+from pulsar_fleet.settings.scheduled import read_object, require_known
 
 VARIABLE = "PULSAR_FLEET_ALERTS"
 _EXAMPLE = (

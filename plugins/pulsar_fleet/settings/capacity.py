@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.settings.environment import read_object, require_known
+from pulsar_fleet.settings.scheduled import read_object, require_known
 
 VARIABLE = "PULSAR_FLEET_CAPACITY"
 _EXAMPLE = (

@@ -27,7 +27,7 @@ from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups
+from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups, read_tenant
 from pulsar_fleet.snapshot.inventory import (
     read_clients,
     read_dynamic_settings,
@@ -37,7 +37,6 @@ from pulsar_fleet.snapshot.inventory import (
 )
 from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHeader, TenantState
 from pulsar_fleet.snapshot.namespace_reader import NamespaceContents, NamespaceReader
-from pulsar_fleet.snapshot.tenants import read_tenant
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)

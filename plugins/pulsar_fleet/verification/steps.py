@@ -14,9 +14,8 @@ from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side, digest_key
-from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
+from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, ReadFrom
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs, Freezer
-from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.messages.incremental import earlier_proofs
 from pulsar_fleet.verification.messages.recheck import recheck

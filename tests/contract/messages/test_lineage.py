@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG
 
 from pulsar_fleet.airflow import PulsarConsumeOperator, PulsarPublishOperator
-from pulsar_fleet.airflow.lineage import dataset_namespace
+from pulsar_fleet.airflow.operators.messages import dataset_namespace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName

@@ -15,7 +15,7 @@ from tests.support.shadows import NOTHING_KEPT, STORED, carry_out, delivered, ma
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.admin.shadow_guard import RETIRED_FROM
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable

@@ -27,8 +27,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.prepare.compaction import compact
-from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
-from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
+from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, ReadFrom
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode, Sample
 from pulsar_fleet.verification.job import job_environment
 from pulsar_fleet.verification.messages.differences import Cause, Kind

@@ -10,8 +10,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.http import BrokerHttp
-from pulsar_fleet.cluster.admin.shadows.guard import ShadowGuard, ledgers_in
-from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE, RETIRED_FROM, Effect, endangered
+from pulsar_fleet.cluster.admin.shadow_guard import INFINITE, RETIRED_FROM, Effect, ShadowGuard, endangered, ledgers_in
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import SHADOW_SOURCE
 

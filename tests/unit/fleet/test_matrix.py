@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.matrix import Cell, CellState, read_cells, read_differing_names, read_namespace_names
-from pulsar_fleet.fleet.matrix_page import PAGE_SIZE, MatrixView, matrix_page
+from pulsar_fleet.fleet.matrix import (
+    PAGE_SIZE,
+    Cell,
+    CellState,
+    MatrixView,
+    matrix_page,
+    read_cells,
+    read_differing_names,
+    read_namespace_names,
+)
 from pulsar_fleet.fleet.records import read_clusters
 from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger

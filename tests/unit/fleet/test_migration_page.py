@@ -13,8 +13,7 @@ from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.fleet.actions import Approval, Visitor
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.migration import read_migration
-from pulsar_fleet.fleet.migration_page import PAGE_SIZE, MigrationView, migration_page
+from pulsar_fleet.fleet.migration import PAGE_SIZE, MigrationView, migration_page, read_migration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import DRAIN_STATE, MOVES, WAVES
 from pulsar_fleet.migration.drain.state import DrainState, NamespaceState

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.replicators import PROCEDURE, read_watched
-from pulsar_fleet.fleet.replicators_page import PAGE_SIZE, ReplicatorsView, replicators_page
+from pulsar_fleet.fleet.replicators import PAGE_SIZE, PROCEDURE, ReplicatorsView, read_watched, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.doctor.changes import store_examination
 from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
-from pulsar_fleet.replication.doctor.records import store_examination
 from pulsar_fleet.report.page import PAGE
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)

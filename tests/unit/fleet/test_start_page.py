@@ -10,7 +10,7 @@ import pytest
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.start_page import Control, Field, StartForm, start_page, started_page
+from pulsar_fleet.fleet.prepared_run import Control, Field, StartForm, start_page, started_page
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 LINKS = Links("/pulsar-fleet", "/airflow")

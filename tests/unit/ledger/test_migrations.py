@@ -14,8 +14,7 @@ from alembic.config import Config
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger import ledger as ledger_module
-from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
-from pulsar_fleet.ledger.field_digest import field_digest
+from pulsar_fleet.ledger.event_store import EventStore, StoredDocument, field_digest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, StoredObservation
 from pulsar_fleet.ledger.tables import metadata

@@ -9,8 +9,8 @@ import pytest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.planning.plan import Change, Hazard
+from pulsar_fleet.replication.replicated_namespaces import list_in_effect
 from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.current_lists import list_in_effect
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.setup.stages import plan_replication
 from pulsar_fleet.replication.topology import Topology

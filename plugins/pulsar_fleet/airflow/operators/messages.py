@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow.sdk import BaseOperator, Context
 
-from pulsar_fleet.airflow.lineage import topic_lineage
 from pulsar_fleet.airflow.triggers.waiting import Status, WaitTrigger
 from pulsar_fleet.cluster.errors import PreconditionFailed
 
@@ -18,6 +17,32 @@ if TYPE_CHECKING:
     from pulsar_fleet.messages.clients.dead_letters import DeadLetterPolicy
     from pulsar_fleet.messages.clients.received import ReceivedMessage
     from pulsar_fleet.messages.clients.stream import Subscription
+
+
+def topic_lineage(cluster: ClusterConnection | None, topic: str, *, written: bool) -> Any:
+    """The `OperatorLineage` of a task that wrote or read a topic: dataset `pulsar://host:port`, the name of the topic.
+
+    None without the provider, or when the task did not reach the cluster.
+    """
+    try:
+        from airflow.providers.common.compat.openlineage.facet import InputDataset, OutputDataset
+        from airflow.providers.openlineage.extractors import OperatorLineage
+    except ImportError:
+        return None
+    if cluster is None or not cluster.service_url:
+        return None
+    names = {"namespace": dataset_namespace(cluster.service_url), "name": topic}
+    return (
+        OperatorLineage(outputs=[OutputDataset(**names)])
+        if written
+        else OperatorLineage(inputs=[InputDataset(**names)])
+    )
+
+
+def dataset_namespace(service_url: str) -> str:
+    """`pulsar://host:port` of the first broker, with or without TLS: one topic is one dataset."""
+    return "pulsar://" + service_url.partition("://")[2].partition(",")[0].rstrip("/")
+
 
 _POLL_SECONDS = 10.0
 

@@ -26,15 +26,12 @@ from pulsar_fleet.evidence.page import evidence_page
 from pulsar_fleet.evidence.verify import audit_ledger
 from pulsar_fleet.fleet.actions import Situation
 from pulsar_fleet.fleet.layout import frame_script_source
-from pulsar_fleet.fleet.matrix import read_cells, read_differing_names, read_namespace_names
-from pulsar_fleet.fleet.matrix_page import MatrixView, matrix_page
-from pulsar_fleet.fleet.migration import read_migration
-from pulsar_fleet.fleet.migration_page import MigrationView, migration_page
+from pulsar_fleet.fleet.matrix import MatrixView, matrix_page, read_cells, read_differing_names, read_namespace_names
+from pulsar_fleet.fleet.migration import MigrationView, migration_page, read_migration
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.prepared_run import refused_runs
 from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
-from pulsar_fleet.fleet.replicators import read_watched
-from pulsar_fleet.fleet.replicators_page import ReplicatorsView, replicators_page
+from pulsar_fleet.fleet.replicators import ReplicatorsView, read_watched, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.cluster_notes import read_notes
 from pulsar_fleet.ledger.ledger import Ledger

@@ -22,8 +22,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pulsar_fleet.airflow.web.pages import pages
 from pulsar_fleet.airflow.web.visitor import allowed
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
-from pulsar_fleet.fleet.prepared_run import Errand, PreparedRun, prepare
-from pulsar_fleet.fleet.start_page import PREFIX, Field, StartForm, start_page, started_page
+from pulsar_fleet.fleet.prepared_run import (
+    PREFIX,
+    Errand,
+    Field,
+    PreparedRun,
+    StartForm,
+    prepare,
+    start_page,
+    started_page,
+)
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 

@@ -23,7 +23,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.read_only.forwarding.forwarder import PROCEDURE, forward_once, forward_until_stopped
 from pulsar_fleet.read_only.forwarding.request import POLL_SECONDS, Request
 from pulsar_fleet.read_only.forwarding.results import ForwardingResult
-from pulsar_fleet.settings.acknowledgments import FORWARD_ACKNOWLEDGMENTS
+from pulsar_fleet.settings.read_only import FORWARD_ACKNOWLEDGMENTS
 
 _PATIENCE_SECONDS = 2.0
 """The loop tries again by itself, and reports an unreachable cluster sooner than a run."""

@@ -1,4 +1,4 @@
-"""`pulsar-fleet snapshot|diff|check|plan`: the commands that only read."""
+"""`pulsar-fleet snapshot|diff|check|plan|export`: the commands that only read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ import typer
 
 from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_selection, reach, reach_two, read_two
 from pulsar_fleet.cli.interrupts import run_interruptibly
-from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target, Waivers, waiver_documents
+from pulsar_fleet.cli.options import (
+    AsJson,
+    Cluster,
+    Select,
+    Source,
+    Subscriptions,
+    Target,
+    Topics,
+    Waivers,
+    waiver_documents,
+)
 from pulsar_fleet.cli.runs import PlannedPair, plan_pair, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.text import command_line
+from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.onboarding.results import TakenSnapshot
@@ -29,9 +39,35 @@ from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import align, require_comparable
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_text
+from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import parse_waivers
 from pulsar_fleet.snapshot.model import Snapshot
+
+
+def export(
+    cluster: Cluster,
+    folder: Annotated[Path, typer.Argument(help="Folder of the files; their comments and order are kept.")],
+    select: Select = None,
+    topics: Topics = True,
+    as_json: AsJson = False,
+) -> None:
+    """Write the resources of a cluster as YAML, one file per tenant and namespace; no file is deleted."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        connection, selection = named_cluster(cluster, Side.SOURCE), parse_selection(select or ())
+        with terminal.status(f"Reading {connection.name}"):
+
+            async def read() -> Exported:
+                reached = await reach(connection)
+                return await export_cluster(reached.connection, selection, folder, topics=topics)
+
+            exported = run_interruptibly(read())
+    terminal.say(f"{counted(len(exported.written), 'file')} written, {exported.unchanged} unchanged, in {folder}")
+    for name in exported.stale:
+        terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
+    terminal.finish(exported.to_json(), ExitState.DONE)
+
 
 # With --out the snapshot is stored directly in that folder.
 _NO_RUN_FOLDER = "."

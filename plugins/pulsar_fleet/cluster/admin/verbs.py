@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
-from pulsar_fleet.cluster.admin.shadows.guard import ShadowGuard
+from pulsar_fleet.cluster.admin.shadow_guard import ShadowGuard
 from pulsar_fleet.cluster.json import Json
 
 ADMIN = "/admin/v2"

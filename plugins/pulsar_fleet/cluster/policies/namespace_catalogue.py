@@ -12,8 +12,16 @@ from collections.abc import Mapping
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies import broker_defaults as defaults
-from pulsar_fleet.cluster.policies.data_loss import deletes_inactive, drops_name, evicts_backlog, lowered, shortened
-from pulsar_fleet.cluster.policies.model import Kind, Policy, Unset
+from pulsar_fleet.cluster.policies.model import (
+    Kind,
+    Policy,
+    Unset,
+    deletes_inactive,
+    drops_name,
+    evicts_backlog,
+    lowered,
+    shortened,
+)
 from pulsar_fleet.cluster.versions import version_numbers
 
 __all__ = [

@@ -5,8 +5,16 @@ All code for topic policies uses the rows, as for namespaces; they were observed
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.policies.data_loss import deletes_inactive, drops_name, evicts_backlog, lowered, shortened
-from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Form, TopicPolicy
+from pulsar_fleet.cluster.policies.model import (
+    TOPIC_CLUSTERS,
+    Form,
+    TopicPolicy,
+    deletes_inactive,
+    drops_name,
+    evicts_backlog,
+    lowered,
+    shortened,
+)
 from pulsar_fleet.cluster.policies.namespace_catalogue import OFFLOAD_SECRETS
 
 # In the order of setting, but for retention and backlog quota, as for namespaces.

@@ -24,10 +24,10 @@ from pulsar_fleet.planning.translation import translate_snapshot, without_way_ba
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.context import Measurements, Pair, Probes
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
+from pulsar_fleet.snapshot.cluster_reader import list_namespaces
 from pulsar_fleet.snapshot.inventory import read_clients
 from pulsar_fleet.snapshot.model import BrokerState, Snapshot
 from pulsar_fleet.snapshot.resources import is_terminated, read_partition_counts
-from pulsar_fleet.snapshot.tenants import list_namespaces
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.data_loss import lowered
-from pulsar_fleet.cluster.policies.model import TopicPolicyField
+from pulsar_fleet.cluster.policies.model import TopicPolicyField, lowered
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.refusals import (
     MEGABYTES,

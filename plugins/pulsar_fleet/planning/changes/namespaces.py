@@ -8,9 +8,8 @@ from urllib.parse import quote
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.documents import comparable, joined_grants
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace
-from pulsar_fleet.cluster.policies.grants import joined_grants
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind, Policy, Unset, is_supported
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.policies.documents import comparable, translate
-from pulsar_fleet.cluster.policies.grants import revoked_rights
+from pulsar_fleet.cluster.policies.documents import comparable, revoked_rights, translate
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable

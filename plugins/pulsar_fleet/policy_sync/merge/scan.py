@@ -28,7 +28,7 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.fields import is_synchronised
 from pulsar_fleet.policy_sync.merge.provenance import PolicyEvents
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
-from pulsar_fleet.snapshot.cluster_reader import read_brokers
+from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_tenant, tenant_names
 from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
 from pulsar_fleet.snapshot.model import (
     BrokerState,
@@ -40,7 +40,6 @@ from pulsar_fleet.snapshot.model import (
     TopicState,
 )
 from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned, schema_state
-from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 PartitionedTopic = tuple[TopicState, list[SchemaState]]

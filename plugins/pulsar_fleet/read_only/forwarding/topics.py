@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.admin.shadow_guard import RETIRED_FROM
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE, is_infinite
+from pulsar_fleet.cluster.admin.shadow_guard import INFINITE, is_infinite
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json

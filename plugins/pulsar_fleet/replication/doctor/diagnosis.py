@@ -26,6 +26,7 @@ from pulsar_fleet.replication.doctor.causes.namespaces import (
     find_namespace_cause,
     find_own_cluster_causes,
     find_stray_clusters,
+    find_subscription_causes,
     storing,
 )
 from pulsar_fleet.replication.doctor.causes.pair import (
@@ -36,7 +37,6 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     lag_text,
     on,
 )
-from pulsar_fleet.replication.doctor.causes.subscriptions import find_subscription_causes
 from pulsar_fleet.replication.doctor.causes.topics import find_schema_causes, find_topic_causes
 from pulsar_fleet.replication.doctor.facts import FleetFacts, ReplicatorFacts
 from pulsar_fleet.replication.doctor.model import (

@@ -15,11 +15,11 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.fleet import open_fleet
 from pulsar_fleet.replication.doctor.causes.catalogue import UNEXPLAINED
+from pulsar_fleet.replication.doctor.changes import store_remedy
 from pulsar_fleet.replication.doctor.diagnosis import diagnose
 from pulsar_fleet.replication.doctor.facts import renewed, require_clusters
 from pulsar_fleet.replication.doctor.model import Examination
 from pulsar_fleet.replication.doctor.reading.fleet import read_fleet
-from pulsar_fleet.replication.doctor.records import store_remedy
 from pulsar_fleet.replication.doctor.remedies import RemedyResult, chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.request import Request
 

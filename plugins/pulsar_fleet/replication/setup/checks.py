@@ -24,8 +24,8 @@ from pulsar_fleet.preflight.context import Measurements, Pair, Probes, blocker, 
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers_first
 from pulsar_fleet.preflight.target_limits import TABLE, Effective, effective_policies, quotas_met_by_copy
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
+from pulsar_fleet.replication.replicated_namespaces import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.current_lists import list_in_effect, topics_with_lists
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.replication.setup.replicated_positions import stopped_positions
 from pulsar_fleet.replication.topology import Link, Topology

@@ -27,8 +27,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazards import ValueChange, guard_call, with_risks
 from pulsar_fleet.planning.plan import Action, Change, Hazard, LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
-from pulsar_fleet.replication.request import Request
-from pulsar_fleet.replication.setup.current_lists import (
+from pulsar_fleet.replication.replicated_namespaces import (
     document_of,
     list_in_effect,
     new_links,
@@ -36,6 +35,7 @@ from pulsar_fleet.replication.setup.current_lists import (
     topics_kept_local,
     topics_with_lists,
 )
+from pulsar_fleet.replication.request import Request
 from pulsar_fleet.replication.setup.plan import ClusterPlan, ReplicationPlan
 from pulsar_fleet.replication.topology import Topology
 from pulsar_fleet.snapshot.model import NamespaceState, SchemaState, Snapshot, TopicPolicyState

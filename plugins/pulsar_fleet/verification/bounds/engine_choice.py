@@ -1,4 +1,4 @@
-"""The engine that reads a pair of topics: `entry` if copies keep entries whole and it is cheaper, else `message`."""
+"""How the topics of a pair are read: by which engine, and from the source or from its shadow topics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,46 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
+from pulsar_fleet.verification.bounds.freeze import Unprovable
 from pulsar_fleet.verification.coverage import Mode
 from pulsar_fleet.verification.request import ChosenEngine, Pair
+
+
+class ReadFrom(StrEnum):
+    """Where the source's messages are read."""
+
+    SERVING = "serving"
+    """From the topics themselves."""
+    SHADOW = "shadow"
+    """From a shadow topic of each topic, which takes load off the brokers that applications use."""
+
+
+async def read_from_shadow(source: AdminClient, pair: Pair) -> Pair:
+    """The pair, with the source read from its first shadow topic; two calls. Creates nothing. **Loads the shadow.**
+
+    :raises Unprovable: the topic has no shadow topic, or the shadow topic does not hold all compared entries.
+    """
+    topic = TopicName.parse(pair.topic)
+    shadows = await source.get(f"/{topic.path}/shadowTopics")
+    if not shadows:
+        raise Unprovable(f"it has no shadow topic on {source.connection.name}; verify it with read_from 'serving'")
+    shadow = TopicName.parse(shadows[0])
+    stored = TopicBounds.whole(str(shadow), await source.internal_stats(shadow))
+    bounds = pair.source
+    if (
+        bounds.first
+        and bounds.last
+        and not (stored.first and stored.last and stored.first <= bounds.first <= bounds.last <= stored.last)
+    ):
+        raise Unprovable(
+            f"its shadow topic {shadow} holds {stored.first}–{stored.last}, and {bounds.first}–{bounds.last} is "
+            f"compared; "
+            "verify again, or with read_from 'serving'"
+        )
+    return replace(
+        pair, source=replace(bounds, topic=str(shadow)), notes=(*pair.notes, f"read from its shadow topic {shadow}")
+    )
+
 
 LEAST_MESSAGES_PER_ENTRY = 4.0
 """Messages per entry from which reading entries costs less than reading messages (measured: 2 to 4)."""

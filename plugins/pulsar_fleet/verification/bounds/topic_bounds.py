@@ -15,7 +15,7 @@ from pulsar_fleet.messages.positions import TIME_MARGIN_MS, Ledgers, count_befor
 from pulsar_fleet.messages.ranges import ANY_REPLICATOR, NO_REPLICATOR, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
-from pulsar_fleet.verification.bounds.continuation import Unprovable, require_beginning, source_after, target_after
+from pulsar_fleet.verification.bounds.freeze import Unprovable, require_beginning, source_after, target_after
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode, Sample
 from pulsar_fleet.verification.request import EntryMapping, Pair
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.cluster.policies.data_loss import evicts_backlog
+from pulsar_fleet.cluster.policies.model import evicts_backlog
 
 EVICTING = {"limitSize": 100, "limitTime": 600, "policy": "consumer_backlog_eviction"}
 

@@ -39,7 +39,7 @@ from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCa
 from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
 from pulsar_fleet.replication.doctor.request import Request
 from pulsar_fleet.replication.doctor.text import examination_text, headline
-from pulsar_fleet.report.replication.watch import examination_report
+from pulsar_fleet.report.replication import examination_report
 
 NAME = NamespaceName("acme", "orders")
 TOPIC = TopicName(NAME, "events")

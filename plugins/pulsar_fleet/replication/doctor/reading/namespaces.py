@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.runs.overrides import without_overrides
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.replication.doctor.facts import NamespaceFacts, TopicPolicies, Unread
-from pulsar_fleet.snapshot.tenants import tenant_names
+from pulsar_fleet.snapshot.cluster_reader import tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 _AFFINITY = "bookie_affinity"

@@ -1,1 +1,0 @@
-"""Which calls would let a shadow topic delete data of its source?"""

@@ -1,1 +1,0 @@
-"""Reports of the procedures about replication."""
