@@ -272,7 +272,7 @@ def test_a_conflict_is_settled_from_the_page(airflow: AirflowStack, page: Page) 
     page.wait_for_url(f"{airflow.url}/dags/reconcile_policies/runs/*")
     headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
     run = httpx.get(f"{airflow.url}/api/v2/dags/reconcile_policies/dagRuns", headers=headers).json()["dag_runs"][-1]
-    assert run["conf"] == {"clusters": CLUSTERS, "mode": "repair", "choose": ["1f3c=green"]}
+    assert run["conf"] == {"clusters": CLUSTERS, "selection": [], "mode": "repair", "choose": ["1f3c=green"]}
     assert run["triggering_user_name"] == "ann"
     assert unquote(page.url).partition("/runs/")[2].partition("/")[0] == run["dag_run_id"]
 

@@ -45,7 +45,8 @@ with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
     bag = DagBag(dag_folder=sys.argv[1])
 for dag in bag.dags.values():
-    dag.params.validate()
+    if dag.schedule is not None:
+        dag.params.validate()
     Serialization.from_dict(Serialization.to_dict(dag))
 print("RESULT " + json.dumps({
     "dags": sorted(bag.dags),

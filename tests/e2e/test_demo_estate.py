@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.contract.migration.test_demo_estate import consume
 from tests.e2e.test_scheduler import ended
+from tests.support.dag_runs import BLUE_TO_GREEN
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.fleet, pytest.mark.migration]
 MIGRATE, FAIL_BACK = "migrate_namespaces", "fail_back_namespaces"
 # Airflow sends every field of the form, also those that nobody has changed.
 FORMS = {
-    dag_id: {name: setting.default for name, setting in settings.items()}
+    dag_id: {name: setting.unset for name, setting in settings.items()} | BLUE_TO_GREEN
     for dag_id, settings in ((MIGRATE, SETTINGS), (FAIL_BACK, FAILBACK_SETTINGS))
 }
 RUN_SECONDS = 900

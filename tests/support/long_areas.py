@@ -22,14 +22,23 @@ from tests.support.kinds import AREA_OF_FOLDER, AREAS
 
 REPOSITORY = Path(__file__).parents[2]
 TABLE = REPOSITORY / "tests" / "long.toml"
-_PROCEDURES = "pulsar_fleet.procedures"
+
+
+def _procedures(*names: str) -> tuple[str, ...]:
+    return tuple(f"pulsar_fleet.procedures.{name}" for name in names)
+
+
 ROOMS: Mapping[str, tuple[str, ...]] = {
-    "migration": ("pulsar_fleet.migration", *(f"{_PROCEDURES}.{name}" for name in ("migration", "failback", "abort"))),
-    "policy_sync": ("pulsar_fleet.policy_sync", f"{_PROCEDURES}.reconciliation"),
-    "verification": ("pulsar_fleet.verification", "pulsar_fleet.messages", f"{_PROCEDURES}.verification"),
-    "onboarding": ("pulsar_fleet.onboarding", "pulsar_fleet.snapshot", f"{_PROCEDURES}.onboarding"),
-    "replication": ("pulsar_fleet.replication", "pulsar_fleet.links", f"{_PROCEDURES}.replication"),
-    "read_only": ("pulsar_fleet.read_only", f"{_PROCEDURES}.read_only"),
+    "migration": ("pulsar_fleet.migration", *_procedures("migration", "failback", "abort")),
+    "policy_sync": ("pulsar_fleet.policy_sync", *_procedures("reconciliation", "metadata")),
+    "verification": ("pulsar_fleet.verification", "pulsar_fleet.messages", *_procedures("verification", "proofs")),
+    "onboarding": ("pulsar_fleet.onboarding", "pulsar_fleet.snapshot", *_procedures("onboarding")),
+    "replication": (
+        "pulsar_fleet.replication",
+        "pulsar_fleet.links",
+        *_procedures("replication", "replication_watch", "failover"),
+    ),
+    "read_only": ("pulsar_fleet.read_only", *_procedures("read_only")),
     "sandbox": ("pulsar_sandbox",),
     "fleets": ("pulsar_fleet.migration", "pulsar_fleet.planning", "pulsar_fleet.policy_sync", "pulsar_fleet.cluster"),
     "pairs": tuple(f"pulsar_fleet.{name}" for name in ("migration", "links", "read_only", "planning", "policy_sync")),

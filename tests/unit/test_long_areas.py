@@ -10,11 +10,17 @@ from tests.support import long_areas
 from tests.support.kinds import AREAS
 from tests.support.long_areas import ROOMS, concerned, read_table, record
 
+PROCEDURES = long_areas.REPOSITORY / "plugins" / "pulsar_fleet" / "procedures"
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 
 
 def test_every_area_has_rooms() -> None:
     assert {*ROOMS} == {*AREAS}
+
+
+def test_every_procedure_concerns_an_area() -> None:
+    files = [f"plugins/pulsar_fleet/procedures/{file.name}" for file in PROCEDURES.glob("[a-z]*.py")]
+    assert {file for file in files if not concerned([file])} == set()
 
 
 def test_a_change_concerns_the_areas_that_import_it() -> None:

@@ -27,4 +27,6 @@ def _field(setting: Setting) -> Param:
     if setting.is_example and not setting.is_list:
         # The form proposes it. Of a list Airflow would offer nothing else.
         schema["examples"] = [setting.default]
+    if setting.unless:
+        del schema["minItems"]
     return Param(setting.unset, description=f"{setting.description}{lines}", **schema)

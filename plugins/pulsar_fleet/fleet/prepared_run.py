@@ -176,7 +176,7 @@ def _abort(run: Run) -> PreparedRun:
         consequence="Undoes what the run changed: flags, replication, overrides, and what it created on the new "
         "cluster and nobody uses. It is refused once a topic is terminated. Mark the run as failed first.",
         conf={"run": run.id},
-        first=("run",),
+        first=("run", "blue", "green"),
     )
 
 
@@ -214,12 +214,14 @@ class Field:
     """A setting of a DAG's form.
 
     :param schema: its JSON schema, as Airflow has it.
+    :param default: that of the DAG.
     """
 
     name: str
     title: str
     description: str
     schema: Mapping[str, Any]
+    default: Json = None
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -285,16 +285,22 @@ class Ledger:
         wanted = [] if phase is None else [phases.c.phase == phase]
         return self._newest_run(phases.c.namespace == namespace, *wanted)
 
-    def run_behind(self, run_id: str, namespace: str, *, but: Collection[str]) -> str | None:
-        """The newest other run that has entered a phase for a namespace since this one did, unless some phase was its
-        last."""
-        began = sa.select(sa.func.min(phases.c.id)).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
-        last = sa.select(sa.func.max(phases.c.id)).where(phases.c.namespace == namespace).group_by(phases.c.run_id)
+    def run_behind(self, run_id: str, namespace: str, *, reading: str, undone: str) -> str | None:
+        """The newest other run that has changed a namespace after this one did, and was not undone.
+
+        :param reading: the phase in which a run has changed nothing.
+        :param undone: the last phase of a run that was undone.
+        """
+        of_namespace, changes = phases.c.namespace == namespace, phases.c.phase.not_in((reading, undone))
+        newest = sa.select(sa.func.max(phases.c.id)).where(phases.c.run_id == run_id, of_namespace, changes)
+        last = sa.select(sa.func.max(phases.c.id)).where(of_namespace).group_by(phases.c.run_id)
+        undone_runs = sa.select(phases.c.run_id).where(phases.c.id.in_(last), phases.c.phase == undone)
         return self._newest_run(
+            of_namespace,
+            changes,
             phases.c.run_id != run_id,
-            phases.c.id.in_(last),
-            phases.c.id > began.scalar_subquery(),
-            phases.c.phase.not_in(but),
+            phases.c.run_id.not_in(undone_runs),
+            phases.c.id > newest.scalar_subquery(),
         )
 
     def _newest_run(self, *conditions: sa.ColumnElement[bool]) -> str | None:

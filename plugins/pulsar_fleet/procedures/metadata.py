@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
 
 _SYNC, _FOUND = "sync_changes", "differences.json"
+_SHARED = ("clusters_behind", "behind_seconds", "seconds")
+"""The metrics of a synchronisation that a comparison has too, by the beginning of their names."""
 
 
 def validate(conf: JsonObject) -> None:
-    """Refuse invalid settings, such as a non-persistent event topic."""
+    """Refuse invalid settings, such as a non-persistent event topic, and the comparison of one cluster."""
+    from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.policy_sync.events.request import Request
 
     Request.of(conf)
+    if not _writes(conf) and len(conf["clusters"]) == 1:
+        raise InvalidRequest(
+            f"Only {conf['clusters'][0]!r} is given: the mode 'report' compares at least two clusters. The mode 'sync' "
+            "carries the changes of one."
+        )
 
 
 def idle(conf: JsonObject) -> str:
@@ -46,6 +54,7 @@ async def sync_changes(session: Session) -> Done | str:
 
 async def _compare(session: Session) -> str:
     """What differs between the clusters, as a reconciliation finds it; nothing is written or recorded."""
+    from pulsar_fleet.cluster.names import TopicName
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.request import Request
     from pulsar_fleet.settings.reconciliation import RECONCILE
@@ -53,6 +62,7 @@ async def _compare(session: Session) -> str:
     shared = {name: value for name, value in session.conf.items() if name in RECONCILE.declared}
     others = {name: setting.default for name, setting in RECONCILE.declared.items()}
     request = Request.of({**others, **shared, "mode": "dry_run", "allow_changes": []})
+    request = replace(request, left_out=TopicName.parse(session.conf["event_topic"]).namespace)
     drift = await steps.find_drift(session.connections["clusters"], request, session.run)
     session.run.artefacts.write_json(session.run.id, _FOUND, drift.to_json())
     return _only_compared(drift)
@@ -66,9 +76,11 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
     from pulsar_fleet.report.runs import failed_report
 
-    if not _writes(conf) and (found := run.stored(_FOUND)):
+    if not failed and not _writes(conf) and (found := run.stored(_FOUND)):
         return _compared(run, DriftSummary.from_json(found))
-    if (result := result_of(run, _SYNC, SyncSummary)) is None:
+    # What an earlier attempt has found is no result of one that failed.
+    result = None if failed else result_of(run, _SYNC, SyncSummary)
+    if result is None:
         carries = "The next run synchronises the other changes."
         report = failed_report(failed, carries if _writes(conf) else "Nothing was compared, nothing has been changed.")
         return Ending(report=report, text=report.markdown(), document={"failed": list(failed)})
@@ -86,13 +98,20 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
 
 def _compared(run: Run, drift: DriftSummary) -> Ending:
     from pulsar_fleet.policy_sync.reconcile import steps
-    from pulsar_fleet.report.reconciliation import failure, reconciliation_report
+    from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
     report = reconciliation_report(drift, steps.read_plans(drift, run), None)
-    to_do = (f"set `mode` in {SYNC_METADATA.variable} to `sync`: until then nothing is carried.",)
-    report = replace(report, headline=_only_compared(drift), to_do=to_do)
-    problem = failure(drift, None, fail_on_drift=False)
-    return Ending(report=report, text=report.markdown(), document=drift.to_json(), problem=problem)
+    # The other advice is that of a reconciliation, which can be run beside it.
+    to_do = "set `mode` to `sync` where this DAG is to carry changes: in the mode `report` it carries none."
+    report = replace(report, headline=_only_compared(drift), to_do=(*report.to_do, to_do))
+    return Ending(
+        report=report,
+        text=report.markdown(),
+        document=drift.to_json(),
+        stored=bool(drift.drift or drift.behind),
+        problem=failure(drift, None, fail_on_drift=False),
+        metrics={name: value for name, value in metrics(drift, None).items() if name.startswith(_SHARED)},
+    )
 
 
 def _only_compared(drift: DriftSummary) -> str:

@@ -82,7 +82,7 @@ _SETTINGS = {
         minimum=0,
         maximum=10000,
         title="Calls of a scan, per second",
-        description="Rate limit of a scan on each cluster; 0: no limit.",
+        description="Rate limit of the scans of a synchronisation on each cluster; 0: no limit.",
     ),
     "idle_seconds": setting(
         2.0,

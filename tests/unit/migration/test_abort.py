@@ -48,9 +48,12 @@ def test_only_a_later_run_that_moved_what_this_changed_forbids_an_abort(records:
         (later, "acme/a", "checked", {}),
         (later, "acme/b", "frozen", {}),
         (later, "acme/a", "frozen", {"acme/a": later}),
-        (first.id, "acme/a", "restored", {"acme/a": later}),
+        (later, "acme/a", "checked", {"acme/a": later}),
         (third, "acme/a", "frozen", {"acme/a": third}),
         (third, "acme/a", "aborted", {"acme/a": later}),
+        # It has taken the namespace again: of two runs the one that came last is aborted first.
+        (first.id, "acme/a", "replicated", {}),
+        (later, "acme/a", "replicated", {"acme/a": later}),
         (later, "acme/a", "aborted", {}),
     ):
         first.ledger.enter_phase(run_id, name, phase)

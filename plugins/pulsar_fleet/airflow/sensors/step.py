@@ -70,11 +70,10 @@ class StepSensor(WaitingSensor):
 
     def read(self, context: Context) -> tuple[bool, str]:
         """Run the step once; fails after the minutes of the setting."""
-        from pulsar_fleet.procedures.runner import require_planned, resume
+        from pulsar_fleet.procedures.runner import require_planned
 
         self._run = current_run(context)
         require_planned(self._procedure, self._run)
-        resume(self._run)
         conf = dict(context["params"])
         named = read_connections(self._procedure, conf, self.batch)
         said = run_until_limit(self, self._look(conf, self._run, named))
@@ -88,6 +87,11 @@ class StepSensor(WaitingSensor):
     @retry_what_can_heal
     def execute(self, context: Context) -> Any:
         """Wait here, or look once and defer."""
+        from pulsar_fleet.procedures.runner import require_planned, resume
+
+        require_planned(self._procedure, current_run(context))
+        # Cleared in its middle, a run that had ended goes on.
+        resume(current_run(context))
         # In a process that tests DAGs the operator is the same in every run.
         self._kept = {}
         self._limit(context)

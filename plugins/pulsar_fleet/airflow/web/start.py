@@ -103,7 +103,9 @@ def _form(
 ) -> HTMLResponse:
     fields, dag = _fields(run.dag_id, session), _dag(run.dag_id, session)
     if texts is None:
-        texts = {field.name: field.text(run.conf[field.name]) for field in fields if field.name in run.conf}
+        # What the records do not say is entered by hand.
+        shown = [field for field in fields if field.name in run.conf or field.name in run.first]
+        texts = {field.name: field.text(run.conf.get(field.name, field.default)) for field in shown}
     filled = [(field, texts[field.name]) for field in fields if field.name in texts]
     page = StartForm(
         dag_id=run.dag_id,
@@ -131,6 +133,7 @@ def _fields(dag_id: str, session: Session) -> list[Field]:
             title=str(param.schema.get("title") or name),
             description=str(param.description or ""),
             schema=dict(param.schema),
+            default=param.value,
         )
         for name, param in rows
     ]

@@ -9,9 +9,11 @@ from typing import Self
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, TieBreak, shared_options
+from pulsar_fleet.policy_sync.merge.view import Item, is_selected, tenant_and_namespace
 
 
 class Mode(StrEnum):
@@ -61,6 +63,7 @@ class Request:
     :param propagate_deletes: what happens to resources that were deleted on another cluster.
     :param allow: ids of irreversible and destructive changes, or of batches of deletions, that may be applied.
     :param choose: id of a conflict → the cluster whose value the operator chooses.
+    :param left_out: a namespace that is not compared; its tenant's own fields are not either.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -74,6 +77,14 @@ class Request:
     skew_seconds: float = 2.0
     allow: frozenset[str] = frozenset()
     choose: Mapping[str, str] = field(default_factory=dict)
+    left_out: NamespaceName | None = None
+
+    def includes(self, item: Item) -> bool:
+        """Whether the selection includes a resource, and it does not belong to the namespace that is left out."""
+        tenant, namespace = tenant_and_namespace(item)
+        if self.left_out and (namespace == str(self.left_out) or (not namespace and tenant == self.left_out.tenant)):
+            return False
+        return is_selected(item, self.selection)
 
     @property
     def options(self) -> list[str]:

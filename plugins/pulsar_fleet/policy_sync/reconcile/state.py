@@ -23,7 +23,7 @@ from pulsar_fleet.policy_sync.merge.identity import Suspect, suspects
 from pulsar_fleet.policy_sync.merge.merge_resource import MergeOptions
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
-from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, is_selected, tenant_and_namespace
+from pulsar_fleet.policy_sync.merge.view import Identity, Item, View, tenant_and_namespace
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import load
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
@@ -50,7 +50,7 @@ def compare_options(
     in_migration = history.in_migration.union(*(scan.migrated for scan in observed.values()))
 
     def includes(item: Item) -> bool:
-        if not is_selected(item, request.selection) or tenant_and_namespace(item)[1] in in_migration:
+        if not request.includes(item) or tenant_and_namespace(item)[1] in in_migration:
             return False
         if item[0] is Resource.TENANT and request.authority.kind is AuthorityKind.FILE:
             # A folder may describe namespaces without their tenants.
