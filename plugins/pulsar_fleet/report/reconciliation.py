@@ -208,7 +208,8 @@ def deletion_lines(drift: DriftSummary) -> list[str]:
 
 _REMEDY = (
     "Choose a cluster's value by adding `--choose ID=CLUSTER` to the command, with `--mode repair`; or by the setting "
-    "`choose`. A run that only compares records no conflict: before you choose, run reconcile_policies in the mode report."
+    "`choose`. A run that only compares records no conflict: before you choose, run the mode report of "
+    "reconcile_policies."
 )
 
 

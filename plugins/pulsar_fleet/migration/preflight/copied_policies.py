@@ -26,7 +26,7 @@ from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.target_limits import Effective
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.verification.bounds.compaction import compacted_entries
-from pulsar_fleet.verification.bounds.freeze import Unprovable
+from pulsar_fleet.verification.bounds.topic_bounds import Unprovable
 
 _SEARCHED = 1_000
 _LOOKED_AT = 64

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
-from pulsar_fleet.verification.bounds.freeze import Unprovable
+from pulsar_fleet.verification.bounds.topic_bounds import Unprovable
 from pulsar_fleet.verification.coverage import Mode
 from pulsar_fleet.verification.request import ChosenEngine, Pair
 
