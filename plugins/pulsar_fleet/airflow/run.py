@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.report.runs import failure_details, failure_line
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.settings.capacity import VARIABLE, Capacity, Kind
 
 if TYPE_CHECKING:

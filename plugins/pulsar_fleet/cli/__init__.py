@@ -42,7 +42,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "forward-acknowledgments": "acknowledgments",
     },
     "Keep clusters equal": {
-        "export": "export",
+        "export": "plans",
         "reconcile": "reconciliation:RECONCILIATION",
         "sync-metadata": "metadata",
     },

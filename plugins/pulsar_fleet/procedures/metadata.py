@@ -73,8 +73,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.policy_sync.events.results import SyncSummary
     from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
     from pulsar_fleet.procedures.runner import result_of
+    from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
-    from pulsar_fleet.report.runs import failed_report
 
     if not failed and not _writes(conf) and (found := run.stored(_FOUND)):
         return _compared(run, DriftSummary.from_json(found))

@@ -137,8 +137,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.cluster.text import command_line
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.report.document import Outcome
+    from pulsar_fleet.report.failure import failed_report, failure_line, failure_to_do
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
-    from pulsar_fleet.report.runs import failed_report, failure_line, failure_to_do
 
     if (drift := _found_or_none(run)) is None:
         report = failed_report(failed, "Nothing was compared, nothing has been changed.")

@@ -61,8 +61,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.procedures.runner import has_ended
     from pulsar_fleet.replication.doctor.changes import last_examination
     from pulsar_fleet.replication.doctor.text import examination_text
+    from pulsar_fleet.report.failure import failed_report
     from pulsar_fleet.report.replication import examination_report
-    from pulsar_fleet.report.runs import failed_report
 
     # A run that is tried again may have an examination of its first try only.
     examined = last_examination(run) if has_ended(run, _EXAMINE) else None

@@ -212,7 +212,7 @@ def stored_verification(run: Run, batch: JsonObject) -> Verification | None:
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """The verdict over all batches."""
     from pulsar_fleet.procedures.runner import stored_batches
-    from pulsar_fleet.report.runs import failure_details, failure_line, failure_to_do
+    from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
     from pulsar_fleet.report.verification import joined, verification_report
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.read_only.forwarding.results import ForwardingResult
 from pulsar_fleet.report.document import Outcome, Report, texts
-from pulsar_fleet.report.runs import failed_report, failure_details, failure_line, failure_to_do
+from pulsar_fleet.report.failure import failed_report, failure_details, failure_line, failure_to_do
 
 _MOST_ROWS = 200
 

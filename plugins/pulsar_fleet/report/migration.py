@@ -28,9 +28,9 @@ from pulsar_fleet.migration.procedure import Failback
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, count_line, findings_markdown
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
+from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
 from pulsar_fleet.report.migration_timeline import migration_picture, no_picture_text
 from pulsar_fleet.report.page import approval_text, store_report
-from pulsar_fleet.report.runs import failure_details, failure_line, failure_to_do
 
 
 def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> Report:

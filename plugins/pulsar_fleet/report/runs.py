@@ -1,4 +1,4 @@
-"""Reports of runs: what they have in common, why one failed, and those of a failover and of read-only topics (pure)."""
+"""Reports of runs: what those with a plan have in common, and those of a failover and of read-only topics (pure)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.preflight.findings import Planned, count_line, findings_markdown
 from pulsar_fleet.read_only.links import ConfirmedServing
@@ -15,51 +15,8 @@ from pulsar_fleet.replication.failover.forecast import Agreement
 from pulsar_fleet.replication.failover.records import FailoverRecords
 from pulsar_fleet.replication.failover.report import forecast_body, outcome_body, prepared_text, verdict
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
+from pulsar_fleet.report.failure import failed_report, failure_details, failure_line, failure_to_do
 from pulsar_fleet.report.page import approval_text
-
-_LONGEST = 300
-
-
-def failure_line(failed: Mapping[str, str]) -> str:
-    """`Failed in cut_over: green answered 503 …`.
-
-    :param failed: task that failed by itself → its reason, empty if that is only in its log.
-    """
-    names, first = listed(failed), next(iter(failed), "")
-    reason = next(iter(failed.get(first, "").splitlines()), "")
-    shown = reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 1]}…"
-    return f"Failed in {names}{f': {shown}' if shown else ''}"
-
-
-def failure_details(failed: Mapping[str, str]) -> str:
-    """The whole reasons that do not fit into the line, and where a missing one is; starts with a blank or a line."""
-    parts = []
-    if unknown := [name for name, reason in failed.items() if not reason]:
-        parts.append(f" The reason is at the end of the log of {listed(unknown)}.")
-    rest = {name: reason for name, reason in failed.items() if "\n" in reason or len(reason) > _LONGEST}
-    rest |= {name: reason for name, reason in list(failed.items())[1:] if reason}
-    parts += [f"\n\n`{name}`:\n\n```\n{reason}\n```" for name, reason in rest.items()]
-    return "".join(parts)
-
-
-def failure_to_do(failed: Mapping[str, str]) -> tuple[str, ...]:
-    """What a person does about a failure."""
-    return (
-        f"remove the reason; then clear {listed(failed)} in Airflow, or continue on the command line as it printed.",
-    )
-
-
-def failed_report(failed: Mapping[str, str], state: str) -> Report:
-    """The report of a run that failed before it had a result.
-
-    :param state: what was not done, as a sentence.
-    """
-    return Report(
-        outcome=Outcome.FAILED,
-        headline=failure_line(failed),
-        to_do=failure_to_do(failed),
-        body=(f"{state}{failure_details(failed)}",),
-    )
 
 
 def read_only_report(

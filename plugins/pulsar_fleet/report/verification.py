@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.document import Outcome, Report, Section, texts
-from pulsar_fleet.report.runs import failure_details, failure_line
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, Verdict, Verification
 from pulsar_fleet.verification.steps import VERDICT

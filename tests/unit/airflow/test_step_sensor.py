@@ -16,7 +16,8 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 from pulsar_fleet.airflow.sensors import step as sensors
 from pulsar_fleet.airflow.sensors.step import StepSensor
 from pulsar_fleet.airflow.sensors.waiting import WaitTimedOut
-from pulsar_fleet.airflow.triggers.waiting import MomentTrigger, WaitTrigger
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.airflow.triggers.waiting import WaitTrigger
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.procedures.procedure import NotYet, Procedure, Said, Session, Skipped, Step, Wait

@@ -17,7 +17,8 @@ from pulsar_fleet.airflow.operators.messages import PulsarConsumeOperator
 from pulsar_fleet.airflow.sensors.conditions import NamespacePhaseSensor
 from pulsar_fleet.airflow.sensors.step import open_look
 from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
-from pulsar_fleet.airflow.triggers.waiting import Look, MomentTrigger, Status, WaitTrigger
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
+from pulsar_fleet.airflow.triggers.waiting import Look, Status, WaitTrigger
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 TOPIC = {"topic": "persistent://a/b/c", "subscription": "airflow"}

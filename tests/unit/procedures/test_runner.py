@@ -41,8 +41,8 @@ from pulsar_fleet.procedures.procedure import (
     Unmet,
     Wait,
 )
+from pulsar_fleet.report.failure import failed_report
 from pulsar_fleet.report.page import store_report
-from pulsar_fleet.report.runs import failed_report
 from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import allow_changes
 

@@ -11,8 +11,8 @@ from pulsar_fleet.airflow.run import failed_tasks, finish_run, store_failure
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Phase
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.report.migration import migration_report
-from pulsar_fleet.report.runs import failure_details, failure_line
 
 STATES = {
     "read_request": "success",

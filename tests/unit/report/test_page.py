@@ -7,8 +7,8 @@ import re
 import pytest
 
 from pulsar_fleet.report.document import NOTHING_TO_DO, Outcome, Report, Section
+from pulsar_fleet.report.failure import failed_report
 from pulsar_fleet.report.page import html_page
-from pulsar_fleet.report.runs import failed_report
 
 HOSTILE = "<script>alert(1)</script>"
 PICTURE = b'<?xml version="1.0"?>\n<!DOCTYPE svg>\n<svg viewBox="0 0 1 1"></svg>'

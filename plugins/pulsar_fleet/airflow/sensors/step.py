@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.run import current_run, retry_what_can_heal, run_until_limit
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
-from pulsar_fleet.airflow.triggers.waiting import MomentTrigger
+from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.procedures.procedure import NotYet, Session
 

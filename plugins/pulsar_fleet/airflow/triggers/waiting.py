@@ -1,4 +1,4 @@
-"""Triggers that wait without a worker slot and without a thread: until a worker has to go on, or until a moment."""
+"""The trigger that looks again and again, without a worker slot and without a thread, until a worker has to go on."""
 
 from __future__ import annotations
 
@@ -15,31 +15,6 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.polling import ShownLines
-
-
-class MomentTrigger(BaseTrigger):
-    """Fires at a moment: `{"end": …}`, so that a task that defers many times has one timeout.
-
-    :param moment: seconds since the epoch.
-    :param end: of the timeout, seconds since the epoch.
-    """
-
-    def __init__(self, *, moment: float, end: float) -> None:
-        BaseTrigger.__init__(self)
-        self.moment = moment
-        self.end = end
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments of this trigger."""
-        path = "pulsar_fleet.airflow.triggers.moment.MomentTrigger"
-        return path, {"moment": self.moment, "end": self.end}
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Sleep in steps, since the clock of the machine may be set."""
-        while (remaining := self.moment - time.time()) > 0:
-            await asyncio.sleep(min(remaining, 30.0))
-        yield TriggerEvent({"end": self.end})
-
 
 log = logging.getLogger(__name__)
 
