@@ -119,7 +119,7 @@ def test_every_setting_comes_back(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_job_that_hangs_ends_at_its_limit_although_the_scheduler_is_killed(
+def test_a_hung_job_ends_at_its_limit_although_the_scheduler_is_killed(
     airflow_with: Callable[..., Any],
     blue: ClusterConnection,
     green: ClusterConnection,
