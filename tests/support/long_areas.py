@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -58,8 +58,8 @@ def concerned(paths: Iterable[str]) -> dict[str, list[str]]:
     of_area = _modules_of_areas()
     found: dict[str, list[str]] = {}
     for path in sorted(paths):
-        parts, module = PurePosixPath(path).parts, _module(path, frozenset().union(*of_area.values()))
-        areas = {area for area, modules in of_area.items() if module in modules}
+        parts = PurePosixPath(path).parts
+        areas = _areas_of_module(path, of_area) if parts[0] == "plugins" else set()
         if parts[0] == "tests":
             areas = _areas_of_test(path)
         for area in areas | {*_OTHERS.get(parts[0], ())}:
@@ -90,12 +90,17 @@ def _modules(graph: Any, area: str) -> set[str]:
     return modules
 
 
-def _module(path: str, known: Collection[str]) -> str:
-    """The module of a file below `plugins/`; of what is none, or none any more, the package that it belongs to."""
+def _areas_of_module(path: str, of_area: Mapping[str, set[str]]) -> set[str]:
+    """Those of a module below `plugins/`; of a file that is none, or none any more, those of its nearest folder."""
     named = PurePosixPath(path).with_suffix("").parts[1:]
-    while named and ".".join(named) not in known:
-        named = named[:-1]
-    return ".".join(named)
+    module = ".".join(named[:-1] if named[-1] == "__init__" else named)
+    areas = {area for area, modules in of_area.items() if module in modules}
+    while not areas and module:
+        module = module.rpartition(".")[0]
+        areas = {
+            area for area, modules in of_area.items() if any(f"{one}.".startswith(f"{module}.") for one in modules)
+        }
+    return areas
 
 
 def read_table() -> dict[str, dict[str, Any]]:

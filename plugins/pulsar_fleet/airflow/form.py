@@ -28,5 +28,5 @@ def _field(setting: Setting) -> Param:
         # The form proposes it. Of a list Airflow would offer nothing else.
         schema["examples"] = [setting.default]
     if setting.unless:
-        del schema["minItems"]
+        schema.pop("minItems", None)
     return Param(setting.unset, description=f"{setting.description}{lines}", **schema)

@@ -293,8 +293,10 @@ class Ledger:
         """
         of_namespace, changes = phases.c.namespace == namespace, phases.c.phase.not_in((reading, undone))
         newest = sa.select(sa.func.max(phases.c.id)).where(phases.c.run_id == run_id, of_namespace, changes)
-        last = sa.select(sa.func.max(phases.c.id)).where(of_namespace).group_by(phases.c.run_id)
-        undone_runs = sa.select(phases.c.run_id).where(phases.c.id.in_(last), phases.c.phase == undone)
+        last = sa.select(sa.func.max(phases.c.id)).where(of_namespace, phases.c.phase != reading)
+        undone_runs = sa.select(phases.c.run_id).where(
+            phases.c.id.in_(last.group_by(phases.c.run_id)), phases.c.phase == undone
+        )
         return self._newest_run(
             of_namespace,
             changes,

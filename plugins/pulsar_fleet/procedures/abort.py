@@ -136,7 +136,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.abort import AbortResult, touched_namespaces
     from pulsar_fleet.procedures.runner import described, result_of
-    from pulsar_fleet.report.runs import planned_report
+    from pulsar_fleet.report.planned_run import planned_report
 
     undone, planned = result_of(run, "abort_run", AbortResult), described(run)
     rows = [f"* {line}" for line in _text(undone).splitlines()] if undone else []

@@ -90,7 +90,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     """The outcome and the forecasts."""
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.replication.failover.records import read_records
-    from pulsar_fleet.report.runs import failover_report
+    from pulsar_fleet.report.failover import failover_report
 
     report = failover_report(read_records(run), read_approval(run), failed)
     return Ending(report=report, text=report.markdown(), document={"report": report.markdown()})

@@ -101,9 +101,14 @@ def _compared(run: Run, drift: DriftSummary) -> Ending:
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
     report = reconciliation_report(drift, steps.read_plans(drift, run), None)
-    # The other advice is that of a reconciliation, which can be run beside it.
-    to_do = "set `mode` to `sync` where this DAG is to carry changes: in the mode `report` it carries none."
-    report = replace(report, headline=_only_compared(drift), to_do=(*report.to_do, to_do))
+    to_do = [f"make {name} reachable; a later run compares it." for name in drift.behind]
+    if drift.drifting or drift.conflicts or drift.deletions:
+        to_do.append("settle what is listed below by a run of reconcile_policies, or accept it.")
+    to_do.append(
+        f"set `mode` to `sync`, in {SYNC_METADATA.variable} or in the form, where this DAG is to carry changes: in the "
+        "mode `report` it carries none."
+    )
+    report = replace(report, headline=_only_compared(drift), to_do=tuple(to_do))
     return Ending(
         report=report,
         text=report.markdown(),

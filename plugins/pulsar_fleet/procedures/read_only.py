@@ -124,7 +124,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.procedures.runner import may_have_changed, planned_numbers, result_of, results_of
     from pulsar_fleet.read_only import steps
     from pulsar_fleet.read_only.links import ConfirmedServing
-    from pulsar_fleet.report.runs import outcome_line, read_only_report
+    from pulsar_fleet.report.read_only import outcome_line, read_only_report
 
     if conf["other_cluster"]:
         return replication.end(run, conf, failed, {"create_topics": "apply_contents", "link_topics": "start_links"})

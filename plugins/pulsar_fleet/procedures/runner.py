@@ -37,7 +37,7 @@ from pulsar_fleet.procedures.procedure import (
 )
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import store_report
-from pulsar_fleet.report.runs import planned_report, unplanned_report
+from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
 _PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
 _SAID, _RESULT, _WAITED = "steps/{}.json", "results/{}.json", "waits/{}.json"

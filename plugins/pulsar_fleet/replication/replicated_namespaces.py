@@ -1,4 +1,4 @@
-"""What is replicated between which clusters now, by the lists in effect: of namespaces, and of topics themselves."""
+"""What is replicated between which clusters now, by the lists in effect, and what a request adds."""
 
 from __future__ import annotations
 

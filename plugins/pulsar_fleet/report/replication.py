@@ -14,7 +14,7 @@ from pulsar_fleet.replication.setup.links import ConfirmedLinks
 from pulsar_fleet.replication.setup.plan import ReplicationPlan
 from pulsar_fleet.report.document import Outcome, Report, sections, texts
 from pulsar_fleet.report.failure import failure_details, failure_line, failure_to_do
-from pulsar_fleet.report.runs import kept_lines, planned_report, step_table, undo_text
+from pulsar_fleet.report.planned_run import kept_lines, planned_report, step_table, undo_text
 from pulsar_fleet.verification.messages.incremental import ProofAge
 
 

@@ -23,7 +23,7 @@ class Setting:
         as a value.
     :param only_in_form: it is Airflow's; the command line does not have it.
     :param is_argument: the command line takes it by its place.
-    :param unless: the setting with which the command line does not need this list.
+    :param unless: the setting with which this list may be empty.
     """
 
     default: Json

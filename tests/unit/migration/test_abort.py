@@ -55,6 +55,7 @@ def test_only_a_later_run_that_moved_what_this_changed_forbids_an_abort(records:
         (first.id, "acme/a", "replicated", {}),
         (later, "acme/a", "replicated", {"acme/a": later}),
         (later, "acme/a", "aborted", {}),
+        (later, "acme/a", "checked", {}),
     ):
         first.ledger.enter_phase(run_id, name, phase)
         assert later_runs(first) == expected

@@ -197,7 +197,10 @@ def test_an_unfinished_run_conflicts_on_every_namespace_of_its_selection(tmp_pat
     for run, scope in (("tenant", ["acme"]), ("other", ["acme/audit"]), ("own", ["acme/orders"]), ("ended", ["all"])):
         ledger.start_run(run, "migrate_namespaces", {"namespaces": scope})
     ledger.finish_run("ended", "success")
-    assert unfinished_runs(ledger, "own", ORDERS) == ("tenant",)
+    # A wave that was continued by hand names no namespace of its own.
+    for run, first in (("wave 2", "ended"), ("wave 3", "other"), ("wave 4", "lost")):
+        ledger.start_run(run, "migrate_namespaces", {"namespaces": [], "continues": first})
+    assert unfinished_runs(ledger, "own", ORDERS) == ("tenant", "wave 2")
 
 
 def test_a_run_moves_its_wave_and_else_all_that_it_checked(tmp_path: Path) -> None:

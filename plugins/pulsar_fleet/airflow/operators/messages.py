@@ -1,4 +1,4 @@
-"""Operators that publish and consume messages."""
+"""Operators that publish and consume messages, and their datasets of OpenLineage where its provider is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pulsar-fleet snapshot|diff|check|plan|export`: the commands that only read."""
+"""`pulsar-fleet snapshot|diff|check|plan|export`: the commands that change no cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import align, require_comparable
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_text
-from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import parse_waivers
 from pulsar_fleet.snapshot.model import Snapshot
@@ -53,6 +52,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the resources of a cluster as YAML, one file per tenant and namespace; no file is deleted."""
+    from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
+
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         connection, selection = named_cluster(cluster, Side.SOURCE), parse_selection(select or ())

@@ -1,4 +1,9 @@
-"""The calls by which a shadow topic would delete the ledgers of its source, refused before they are sent."""
+"""The calls by which a shadow topic would delete the ledgers of its source, refused before they are sent.
+
+A shadow topic shares the ledgers of its source and treats them as its own (measured with 4.2.4): what its own retention
+does not keep is deleted, although the source still needs it, and so is everything when the shadow is truncated or
+deleted. Only a retention of -1/-1 keeps a shadow from trimming.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies documents: translate, normalize, compare and validate them; join rights of roles (pure)."""
+"""Policies documents: translate, normalize, compare and validate them; join rights, and name revoked ones (pure)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.rows import NewChange
+from pulsar_fleet.ledger.rows import NewChange, RecordedRun
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.links.partition_stats import stats_of
@@ -299,9 +299,16 @@ def unfinished_runs(ledger: Ledger, run_id: str, name: NamespaceName) -> tuple[s
     return tuple(
         run.run_id
         for run in ledger.migrations()
-        if run.run_id != run_id
-        and (parse_scope(run.conf["namespaces"]).has(name) or ledger.entered(run.run_id, str(name)))
+        if run.run_id != run_id and (_covers(ledger, run, name) or ledger.entered(run.run_id, str(name)))
     )
+
+
+def _covers(ledger: Ledger, run: RecordedRun, name: NamespaceName) -> bool:
+    """Whether a run's selection has a namespace; that of a later wave may be empty, and is that of the first run."""
+    texts, first = run.conf.get("namespaces") or [], run.conf.get("continues")
+    if not texts and first and (planned_by := ledger.run(first)):
+        texts = planned_by.conf["namespaces"]
+    return bool(texts) and parse_scope(texts).has(name)
 
 
 async def _read(

@@ -1,4 +1,4 @@
-"""The bounds of one topic on both clusters: the source's current end, and the copies of its entries on the target."""
+"""The bounds of one topic on both clusters: the source's end, the copies on the target, what a proof leaves."""
 
 from __future__ import annotations
 
