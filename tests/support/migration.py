@@ -165,5 +165,11 @@ async def forget_migrations(*clusters: AdminClient) -> None:
         own = await admin.cluster_name()
         if await stored_redirect(admin, own):
             await admin.post(f"/clusters/{own}/migrate", migrated=False)
+        await clear_flags(admin)
+
+
+async def clear_flags(*clusters: AdminClient) -> None:
+    """Clear the flag of every namespace of these clusters."""
+    for admin in clusters:
         for name in await flagged_names(admin) or ():
             await set_flag(admin, name, migrated=False)
