@@ -118,8 +118,10 @@ def touched_namespaces(run: Run) -> list[NamespaceName]:
 def later_runs(run: Run) -> dict[str, str]:
     """Namespace that a run has changed → the later run that has moved it since, and was not aborted."""
     changed = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase != Phase.CHECKED}
-    known = {"reading": Phase.CHECKED, "undone": Phase.ABORTED}
-    later = {name: run.ledger.run_behind(run.id, name, **known) for name in sorted(changed)}
+    later = {
+        name: run.ledger.run_behind(run.id, name, reading=Phase.CHECKED, undone=Phase.ABORTED)
+        for name in sorted(changed)
+    }
     return {name: run_id for name, run_id in later.items() if run_id}
 
 

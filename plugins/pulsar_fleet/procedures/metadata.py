@@ -32,11 +32,6 @@ def validate(conf: JsonObject) -> None:
         )
 
 
-def idle(conf: JsonObject) -> str:
-    """A scheduled run without clusters has nothing to carry."""
-    return "" if conf["clusters"] else SYNC_METADATA.unnamed("No cluster is synchronised")
-
-
 async def sync_changes(session: Session) -> Done | str:
     """Publish the changes of each cluster and apply those of the others; only compare, unless the mode is `sync`."""
     from pulsar_fleet.policy_sync.events import steps
@@ -143,7 +138,7 @@ METADATA = Procedure(
     own_settings=SYNC_METADATA.declared,
     opening="read_request",
     validate=validate,
-    idle=idle,
+    idle=SYNC_METADATA.idle_without_clusters("No cluster is synchronised"),
     changes=_writes,
     metrics="metadata",
     work=(Step(_SYNC, sync_changes),),

@@ -44,11 +44,6 @@ def validate(conf: JsonObject) -> None:
         raise InvalidRequest(f"Only {conf['clusters'][0]!r} is given: name at least two clusters.")
 
 
-def idle(conf: JsonObject) -> str:
-    """A scheduled run without clusters has nothing to compare."""
-    return "" if conf["clusters"] else RECONCILE.unnamed("No cluster is reconciled")
-
-
 async def find_drift(session: Session) -> str:
     """Scan all clusters, merge, and plan the writes for each cluster; no cluster is changed.
 
@@ -215,7 +210,7 @@ RECONCILIATION = Procedure(
     own_settings=RECONCILE.declared,
     opening="read_request",
     validate=validate,
-    idle=idle,
+    idle=RECONCILE.idle_without_clusters("No cluster is reconciled"),
     changes=lambda conf: conf["mode"] == "repair",
     work=(
         Step("find_drift", find_drift, reads=True, shows=True, spark=Application("compare_snapshots.py")),

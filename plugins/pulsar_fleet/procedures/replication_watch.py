@@ -22,11 +22,6 @@ def validate(conf: JsonObject) -> None:
     Request.of(conf)
 
 
-def idle(conf: JsonObject) -> str:
-    """A scheduled run without clusters has nothing to watch."""
-    return "" if conf["clusters"] else WATCH_REPLICATION.unnamed("No cluster is watched")
-
-
 async def examine_replicators(session: Session) -> str:
     """Diagnose every replicator, and emit an asset event for each cluster whose replicators changed their state."""
     from pulsar_fleet.replication.doctor.changes import record_states, store_examination
@@ -87,7 +82,7 @@ REPLICATION_WATCH = Procedure(
     own_settings=WATCH_REPLICATION.declared,
     opening="read_request",
     validate=validate,
-    idle=idle,
+    idle=WATCH_REPLICATION.idle_without_clusters("No cluster is watched"),
     changes=lambda conf: bool(conf["remedies"]),
     metrics="replication",
     work=(Step(_EXAMINE, examine_replicators, reads=True, shows=True), Step("send_remedies", send_remedies)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import did_you_mean
 from pulsar_fleet.settings.setting import Setting, Settings, refuse_unknown_settings, with_defaults
 
@@ -59,6 +60,10 @@ class Scheduled:
     def unnamed(self, what: str) -> str:
         """Why a run has nothing to do for which nothing is named, such as `No cluster is watched`, and what to do."""
         return f"{what}: name connections in {self.variable}, or in the form."
+
+    def idle_without_clusters(self, what: str) -> Callable[[JsonObject], str]:
+        """`idle` of a procedure that does nothing in a run without clusters."""
+        return lambda conf: "" if conf["clusters"] else self.unnamed(what)
 
     def schedule(self, environment: Mapping[str, str] = os.environ) -> str | None:
         """The schedule of the DAG; null in the variable turns it off."""

@@ -12,6 +12,7 @@ from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import recorded_in_ledger, run_until_limit
+from pulsar_fleet.settings.migration import WATCH
 from pulsar_fleet.settings.setting import refuse_unknown_settings
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def restore_dead_runs(params: dict[str, Any]) -> str:
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     clusters = clusters_of(params)
     if not clusters:
-        raise AirflowSkipException("No cluster is watched: name connections in PULSAR_FLEET_WATCH, or in the form.")
+        raise AirflowSkipException(WATCH.unnamed("No cluster is watched"))
     with recorded_in_ledger(context, PROCEDURE):
         texts = [run_until_limit(context["task"], _watch(one, restore=params["restore"])) for one in clusters]
         if problems := [text for text in texts if text]:
@@ -46,7 +47,7 @@ def find_unmigrated(params: dict[str, Any]) -> str:
 
     retired = [cluster_connection(name) for name in params["retired"]]
     if not retired:
-        raise AirflowSkipException("No cluster is retired: name connections in PULSAR_FLEET_WATCH, or in the form.")
+        raise AirflowSkipException(WATCH.unnamed("No cluster is retired"))
     task_of_run = get_current_context()["task"]
     if problems := [text for one in retired if (text := run_until_limit(task_of_run, _unmigrated(one)))]:
         raise PreconditionFailed("\n".join(problems))
