@@ -12,31 +12,20 @@ been migrated, has a namespace that is not. The page `docs/watch_overrides.md` s
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import overrides
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.watches import OVERRIDE_WATCH
 from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.migration import WATCH
 
-
-@dag(
+# read_request → restore_dead_runs and find_unmigrated → write_report
+watch_overrides = procedure_dag(
+    OVERRIDE_WATCH,
     schedule=WATCH.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    catchup=False,
     max_active_runs=1,
     dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
-    params=form(WATCH.settings()),
-    default_args=DEFAULT_ARGS,
+    settings=WATCH.settings(),
     doc_md=__doc__,
     tags=["pulsar", "migration"],
-    **run_alerts("watch_overrides"),
 )
-def watch_overrides():
-    overrides.restore_dead_runs()
-    overrides.find_unmigrated()
-
-
-watch_overrides()

@@ -11,30 +11,20 @@ The page `docs/watch_read_only.md` says what to do.
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag
 
-from pulsar_fleet.airflow.alerts import run_alerts
-from pulsar_fleet.airflow.form import form
-from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import read_only_watch
+from pulsar_fleet.airflow.procedure import procedure_dag
+from pulsar_fleet.procedures.watches import READ_ONLY_WATCH
 from pulsar_fleet.settings.capacity import Capacity, Kind
 from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
 
-
-@dag(
+# check_read_only, which also validates and reports
+watch_read_only = procedure_dag(
+    READ_ONLY_WATCH,
     schedule=WATCH_READ_ONLY.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    catchup=False,
     max_active_runs=1,
     dagrun_timeout=Capacity.read().run_limit(Kind.STEP),
-    params=form(WATCH_READ_ONLY.settings()),
-    default_args=DEFAULT_ARGS,
+    settings=WATCH_READ_ONLY.settings(),
     doc_md=__doc__,
     tags=["pulsar", "read-only"],
-    **run_alerts("watch_read_only"),
 )
-def watch_read_only():
-    read_only_watch.check_read_only()
-
-
-watch_read_only()

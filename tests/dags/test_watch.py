@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.contract.migration.test_dead_runs import expire_leases
-from tests.support.dag_runs import states
+from tests.support.dag_runs import report, states
 from tests.support.fleets import connection
 from tests.support.kinds import StartClusters
 from tests.support.migration import Migration, make, migration, overridden
@@ -29,7 +29,16 @@ from pulsar_fleet.settings.migration import WATCH
 pytestmark = [pytest.mark.migration, pytest.mark.cluster]
 
 Play = Callable[..., Any]
-NOTHING_RETIRED = {"find_unmigrated": "skipped"}
+
+
+def ended(restored: str, unmigrated: str = "skipped", report: str = "success") -> dict[str, str]:
+    """The states of the tasks of a run that began."""
+    return {
+        "read_request": "success",
+        "restore_dead_runs": restored,
+        "find_unmigrated": unmigrated,
+        "write_report": report,
+    }
 
 
 def test_a_dead_run_is_restored_and_the_watching_run_fails_to_alert_people(
@@ -53,17 +62,16 @@ def test_a_dead_run_is_restored_and_the_watching_run_fails_to_alert_people(
     clusters = ["pulsar_blue", "pulsar_green"]
     asyncio.run(forget_other_runs(moving))
     before = asyncio.run(die())
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success", **NOTHING_RETIRED}
+    assert states(play("watch_overrides", clusters=clusters)) == ended("success")
     assert asyncio.run(now(moving)) != before
     asyncio.run(expire(moving))
-    assert states(play("watch_overrides", clusters=clusters, restore=False)) == {
-        "restore_dead_runs": "failed",
-        **NOTHING_RETIRED,
-    }
+    unrestored = play("watch_overrides", clusters=clusters, restore=False)
+    assert states(unrestored) == ended("failed", report="failed")
+    assert "Restore what a dead run left with: pulsar-fleet restore" in report(unrestored)
     assert asyncio.run(now(moving)) != before
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "failed", **NOTHING_RETIRED}
+    assert states(play("watch_overrides", clusters=clusters)) == ended("failed", report="failed")
     assert asyncio.run(now(moving)) == before
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success", **NOTHING_RETIRED}
+    assert states(play("watch_overrides", clusters=clusters)) == ended("success")
 
 
 async def forget_other_runs(moving: Migration) -> None:
@@ -89,7 +97,7 @@ async def expire(moving: Migration) -> None:
 
 
 def test_without_a_cluster_the_run_is_skipped(play: Play) -> None:
-    assert states(play("watch_overrides")) == {"restore_dead_runs": "skipped", **NOTHING_RETIRED}
+    assert set(states(play("watch_overrides")).values()) == {"skipped"}
 
 
 @pytest.mark.long
@@ -114,11 +122,12 @@ def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
         cluster = sandbox["old"]
         monkeypatch.setenv("AIRFLOW_CONN_PULSAR_OLD", json.dumps({"conn_type": "pulsar", "host": cluster.admin_url}))
         asyncio.run(create(moved, migrated=True))
-        ended = {"restore_dead_runs": "skipped"}
-        assert states(play("watch_overrides", retired=["pulsar_old"])) == {**ended, "find_unmigrated": "success"}
+        assert states(play("watch_overrides", retired=["pulsar_old"])) == ended("skipped", "success")
         asyncio.run(create(later, migrated=False))
         assert asyncio.run(unmigrated()) == (str(later),)
-        assert states(play("watch_overrides", retired=["pulsar_old"])) == {**ended, "find_unmigrated": "failed"}
+        found = play("watch_overrides", retired=["pulsar_old"])
+        assert states(found) == ended("skipped", "failed", "failed")
+        assert "pulsar_old is retired and has 1 namespace that no migration has moved: acme/later" in report(found)
 
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:

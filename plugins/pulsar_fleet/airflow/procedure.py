@@ -18,6 +18,7 @@ from pulsar_fleet.airflow.operators.procedure import task
 from pulsar_fleet.airflow.run import (
     DEFAULT_ARGS,
     current_run,
+    dag_parsing,
     failed_tasks,
     finish_run,
     requester,
@@ -80,6 +81,9 @@ def procedure_dag(
         **dag_settings,
     )
     def build() -> None:
+        if procedure.in_one_task:
+            _only_task(procedure)
+            return
         opened = _opening(procedure)
         checked = _check(procedure) if procedure.checks else opened
         make = partial(_step, procedure, spark_jobs, emitted)
@@ -141,23 +145,58 @@ def _stages(steps: Sequence[Step], make: Callable[[Step], Any]) -> list[Any]:
     return [stage if len(stage) > 1 else stage[0] for stage in stages]
 
 
+def _only_task(procedure: Procedure) -> Any:
+    (step,) = procedure.each
+
+    @task(task_id=step.name, doc_md=inspect.getdoc(step.work))
+    def only() -> str:
+        from pulsar_fleet.cluster.errors import PreconditionFailed
+        from pulsar_fleet.procedures import runner
+        from pulsar_fleet.procedures.procedure import Unmet
+
+        def fail(reason: str) -> None:
+            runner.end(procedure, run, dict(context["params"]), {step.name: reason})
+            run.ledger.finish_run(run.id, "failed")
+
+        context = get_current_context()
+        _open(procedure, context)
+        run = current_run(context)
+        try:
+            said = _with_session(procedure, lambda session: runner.run_step(step, session), say=log.info)
+        except BaseException as error:
+            fail(str(error))
+            raise
+        if isinstance(said, Unmet):
+            fail(said.said)
+            raise PreconditionFailed(said.said)
+        return _close(procedure, context, {})
+
+    return only()
+
+
+def _open(procedure: Procedure, context: Context) -> None:
+    """Refuse settings and connections that are invalid, and record that the run begins; skip one that is idle."""
+    from pulsar_fleet.ledger.approval import ApprovalRules
+    from pulsar_fleet.procedures import runner
+
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    conf = dict(context["params"])
+    procedure.validate(conf)
+    if reason := procedure.idle(conf):
+        raise AirflowSkipException(reason)
+    read_connections(procedure, conf)
+    run, by = current_run(context), requester(context)
+    ApprovalRules.of().require_request(conf, by)
+    run.ledger.start_run(run.id, procedure.name, conf, by)
+    runner.resume(run)
+
+
 def _opening(procedure: Procedure) -> Any:
     @task(task_id=procedure.opening, doc_md=_OPENS[bool(procedure.check) and not procedure.checks])
     def opening() -> Any:
-        from pulsar_fleet.ledger.approval import ApprovalRules
         from pulsar_fleet.procedures import runner
 
-        context = get_current_context()
-        refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
-        conf = dict(context["params"])
-        procedure.validate(conf)
-        if reason := procedure.idle(conf):
-            raise AirflowSkipException(reason)
-        read_connections(procedure, conf)
-        run, by = current_run(context), requester(context)
-        ApprovalRules.of().require_request(conf, by)
-        run.ledger.start_run(run.id, procedure.name, conf, by)
-        runner.resume(run)
+        _open(procedure, get_current_context())
         if procedure.require:
             _with_session(procedure, procedure.require)
         if isinstance(work := procedure.work, Batches):
@@ -284,28 +323,32 @@ def _report(procedure: Procedure) -> Any:
     @task(task_id=procedure.closes, trigger_rule="all_done")
     def write_report() -> str:
         """Report what was done; fail if a task failed."""
-        from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.procedures import runner
-
         context = get_current_context()
-        failed, run, conf = failed_tasks(context), current_run(context), dict(context["params"])
-        if (reason := procedure.idle(conf)) and not failed:
+        failed = failed_tasks(context)
+        if (reason := procedure.idle(dict(context["params"]))) and not failed:
             raise AirflowSkipException(reason)
-        ending = runner.end(procedure, run, conf, failed)
-        for name, value in ending.metrics.items():
-            Stats.gauge(f"pulsar_fleet.{procedure.metrics or procedure.recorded_as or procedure.name}.{name}", value)
-        if ending.problem and not failed:
-            run.ledger.finish_run(run.id, "failed")
-            raise PreconditionFailed(ending.problem)
-        finish_run(context, failed)
-        # The whole report is stored with the run: an XCom is a row of Airflow's database.
-        return ending.report.headline
+        return _close(procedure, context, failed)
 
     return write_report()
 
 
+def _close(procedure: Procedure, context: Context, failed: Mapping[str, str]) -> str:
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.procedures import runner
+
+    run = current_run(context)
+    ending = runner.end(procedure, run, dict(context["params"]), failed)
+    for name, value in ending.metrics.items():
+        Stats.gauge(f"pulsar_fleet.{procedure.metrics or procedure.recorded_as or procedure.name}.{name}", value)
+    if ending.problem and not failed:
+        run.ledger.finish_run(run.id, "failed")
+        raise PreconditionFailed(ending.problem)
+    finish_run(context, failed)
+    # The whole report is stored with the run: an XCom is a row of Airflow's database.
+    return ending.report.headline
+
+
 def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
-    from pulsar_fleet.airflow.conf import dag_parsing
     from pulsar_fleet.procedures.runner import open_session
 
     context = get_current_context()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
     from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.preflight.view import DagParsing
 
 Result = TypeVar("Result")
 _EARLY_SECONDS = 60.0
@@ -54,6 +54,19 @@ def requester(context: Context) -> str:
         if fleet_run_id(context) == wave_run_id(continued, context["params"]["wave"]):
             user = Run.open(continued).requester
     return str(user or f"Airflow, as a {getattr(run.run_type, 'value', run.run_type)} run")
+
+
+def dag_parsing() -> DagParsing:
+    """Airflow's settings for the parsing of DAG files, as this process has them."""
+    from airflow.providers.common.compat.sdk import conf
+
+    from pulsar_fleet.migration.preflight.view import DagParsing
+
+    return DagParsing(
+        timeout=conf.getint("dag_processor", "dag_file_processor_timeout"),
+        interval=conf.getint("dag_processor", "min_file_process_interval"),
+        stale_after=conf.getint("dag_processor", "stale_dag_threshold"),
+    )
 
 
 def store_failure(context: Context) -> None:
@@ -108,19 +121,6 @@ def record_end(context: Context) -> None:
     run = Run.open(f"{context['dag'].dag_id}/{context['run_id']}")
     if (recorded := run.ledger.run(run.id)) and recorded.state == "running":
         run.ledger.finish_run(run.id, "failed")
-
-
-@contextmanager
-def recorded_in_ledger(context: Context, procedure: str) -> Iterator[None]:
-    """Record the run of a DAG of one task: that it began, and whether the block succeeded."""
-    run = current_run(context)
-    run.ledger.start_run(run.id, procedure, dict(context["params"]), requester(context))
-    try:
-        yield
-    except BaseException:
-        run.ledger.finish_run(run.id, "failed")
-        raise
-    run.ledger.finish_run(run.id, "succeeded")
 
 
 def run_until_limit(task: Any, work: Coroutine[Any, Any, Result]) -> Result:

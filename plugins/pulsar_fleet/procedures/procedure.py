@@ -330,6 +330,7 @@ class Procedure:
     :param follows: None where no run follows another.
     :param lists_runs: the JSON document of the command is a list `runs`.
     :param closes: id of the last task, which reports.
+    :param in_one_task: a run is one task, that of its only step, which opens and reports too: of what runs each minute.
     :param changes: whether a run with these settings may change something; None: no run does.
     :param end: what a run with these settings says at its end; failed steps, each with its reason, are the third
         argument. By default a report of what the steps said.
@@ -359,6 +360,7 @@ class Procedure:
     follows: Following | None = None
     lists_runs: bool = False
     closes: str = REPORT
+    in_one_task: bool = False
     idle: Callable[[JsonObject], str] = field(default=lambda conf: "")  # noqa: ARG005
     validate: Callable[[JsonObject], None] = field(default=lambda conf: None)  # noqa: ARG005
     changes: Callable[[JsonObject], bool] | None = field(default=lambda conf: not conf.get("dry_run"))
@@ -370,6 +372,8 @@ class Procedure:
             raise ValueError(f"{self.name}: a procedure with batches has an ending of its own, and no check.")
         if self.looks and not (self.check and self.checks):
             raise ValueError(f"{self.name}: steps before the check need a check in a task of its own.")
+        if self.in_one_task and (self.check or len(self.each) > 1 or self.each[0].wait):
+            raise ValueError(f"{self.name}: only one step that does not wait, without a check, is in one task.")
         if self.always and not self.always.finish:
             raise ValueError(f"{self.name}: {self.always.name} says what Ctrl-C finishes first.")
         stages = "".join("b" if step.beside else "s" for step in self.each)
@@ -405,6 +409,8 @@ class Procedure:
 
     def steps(self) -> tuple[str, ...]:
         """The ids of the tasks, in their order."""
+        if self.in_one_task:
+            return tuple(step.name for step in self.each)
         checked = (*filter(None, [self.checks]), self.approves) if self.check else ()
         return (
             self.opening,

@@ -39,6 +39,21 @@ def failure_to_do(failed: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
+def watch_report(failed: Mapping[str, str], fine: str) -> Report:
+    """The report of a watch: what it has found, or that it has found nothing.
+
+    :param fine: as a sentence.
+    """
+    if not failed:
+        return Report(outcome=Outcome.SUCCEEDED, headline=fine)
+    return Report(
+        outcome=Outcome.FAILED,
+        headline=failure_line(failed),
+        to_do=("do what the reason says; the next run looks again.",),
+        body=(failure_details(failed).strip(),),
+    )
+
+
 def failed_report(failed: Mapping[str, str], state: str) -> Report:
     """The report of a run that failed before it had a result.
 

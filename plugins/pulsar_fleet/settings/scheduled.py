@@ -65,6 +65,11 @@ class Scheduled:
         """`idle` of a procedure that does nothing in a run without clusters."""
         return lambda conf: "" if conf["clusters"] else self.unnamed(what)
 
+    def idle_without_namespaces(self, what: str) -> Callable[[JsonObject], str]:
+        """The same of a procedure whose runs name read-only namespaces, such as `No namespace is watched`."""
+        text = f"{what}: name read-only namespaces in {self.variable}, or in the form."
+        return lambda conf: "" if conf["namespaces"] else text
+
     def schedule(self, environment: Mapping[str, str] = os.environ) -> str | None:
         """The schedule of the DAG; null in the variable turns it off."""
         schedule: str | None = self._read(environment).get("schedule", self.every)

@@ -82,11 +82,9 @@ def test_every_alert_reads_metrics_that_there_are_and_names_a_page(ledger: Ledge
         assert set(re.findall(r"pulsar_fleet_\w+", rule["expr"])) <= exported, rule["alert"]
         for page in re.findall(r"docs/\w+\.md", rule["annotations"]["runbook"]):
             assert (ROOT / page).exists(), page
-    recorded = {
-        name
-        for file in (ROOT / "plugins" / "pulsar_fleet").rglob("*.py")
-        for name in re.findall(r'^(?:PROCEDURE|    NAME: ClassVar\[str\]) = "(\w+)"', file.read_text(), re.MULTILINE)
-    }
+    declared = re.compile(r'^(?:PROCEDURE = |    NAME: ClassVar\[str\] = |    name=)"(\w+)"', re.MULTILINE)
+    files = (ROOT / "plugins" / "pulsar_fleet").rglob("*.py")
+    recorded = {name for file in files for name in declared.findall(file.read_text())}
     named = {name for rule in rules() for name in re.findall(r'procedure="(\w+)"', rule["expr"])}
     assert (named - recorded, "watch_overrides" in recorded) == (set(), True)
     table = (ROOT / "docs" / "metrics.md").read_text()

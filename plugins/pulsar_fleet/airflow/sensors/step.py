@@ -12,7 +12,7 @@ from datetime import timedelta
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from pulsar_fleet.airflow.run import current_run, retry_what_can_heal, run_until_limit
+from pulsar_fleet.airflow.run import current_run, dag_parsing, retry_what_can_heal, run_until_limit
 from pulsar_fleet.airflow.sensors.waiting import WaitingSensor, WaitTimedOut
 from pulsar_fleet.airflow.triggers.moment import MomentTrigger
 from pulsar_fleet.cluster.polling import POLL_SECONDS
@@ -192,7 +192,6 @@ async def _session(
     batch: JsonObject,
     kept: dict[str, Any],
 ) -> AsyncIterator[Session]:
-    from pulsar_fleet.airflow.conf import dag_parsing
     from pulsar_fleet.procedures.runner import open_session
 
     of_step: dict[str, Any] = {"batch": batch, "kept": kept, "say": log.info, "dag_parsing": dag_parsing}

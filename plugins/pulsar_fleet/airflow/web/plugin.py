@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk import BaseOperatorLink
 
-from pulsar_fleet.airflow.operators.acknowledgments import ForwardAcknowledgmentsOperator
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import ProcedureTask
 from pulsar_fleet.airflow.sensors.step import StepSensor
@@ -28,7 +27,6 @@ log = logging.getLogger(__name__)
 def _operators() -> list[type[BaseOperator]]:
     """The classes of the procedures' tasks; those of Spark need its extra."""
     classes: list[type[BaseOperator]] = [
-        ForwardAcknowledgmentsOperator,
         PlanApprovalOperator,
         ProcedureTask,
         StepSensor,
