@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context
+    from typer._click import Command, Context, HelpFormatter, Parameter
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Look": {
@@ -53,6 +53,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 _PANELS = {name: panel for panel, commands in GROUPS.items() for name in commands}
 _OF_OTHER_PACKAGES = "On this machine"
+SECTIONS = ("What", "When", "Safety", "How", "At the end", "More", "Output")
+"""The groups of options in the help of a command, in their order."""
 ENTRY_POINTS = "pulsar_fleet.commands"
 """The group of entry points by which another package adds commands, such as the sandbox."""
 
@@ -125,8 +127,43 @@ def _click(name: str, loaded: object) -> Command:
         return group
     # In a table of 80 columns the names of options would be cut.
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name)(loaded)  # type: ignore[type-var]
+    alone.command(name, cls=GroupedCommand)(loaded)  # type: ignore[type-var]
     return typer.main.get_command(alone)
+
+
+_OF_EVERY_COMMAND = {
+    **dict.fromkeys(("dry_run", "waivers", "allow_changes", "resume", "yes"), "Safety"),
+    **dict.fromkeys(("as_json", "help"), "Output"),
+}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help has its options in groups, where its settings have them, the first ones first."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write a section for each group."""
+        params = self.get_params(ctx)
+        grouped = any(_group_of(param) for param in params)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in params:
+            group = (_group_of(param) or _OF_EVERY_COMMAND.get(param.name or "", "More")) if grouped else "Options"
+            if record := param.get_help_record(ctx):
+                where = "Arguments" if param.param_type_name == "argument" else group
+                sections.setdefault(where, []).append(record)
+        first = ["Arguments", *SECTIONS]
+        for name in sorted(sections, key=lambda name: first.index(name) if name in first else len(first)):
+            with formatter.section(name):
+                formatter.write_dl(sections[name])
+
+
+def _group_of(param: Parameter) -> str:
+    return getattr(param, "rich_help_panel", None) or ""
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"pulsar-fleet {version('pulsar-fleet')}")
+        raise typer.Exit
 
 
 app = typer.Typer(
@@ -138,5 +175,9 @@ app = typer.Typer(
 
 
 @app.callback()
-def _describe() -> None:
+def _describe(
+    shows_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Runbooks for fleets of Apache Pulsar clusters."""

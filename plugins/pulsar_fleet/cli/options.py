@@ -38,7 +38,9 @@ Allow = Annotated[
 ]
 Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Write one JSON document to stdout, with the next commands under `next`.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed; change nothing.")]
 _OUTPUT = "pulsar_fleet.output"
 """Where the context of a command keeps the value of --output."""
@@ -58,7 +60,7 @@ def json_document(text: str) -> Json:
 
 
 def add_output_option(command: Command) -> None:
-    """Give each command below, that has --json, the option --output too."""
+    """Give each command below, that has --json, the option --output too, its name in an earlier release."""
     for child in getattr(command, "commands", {}).values():
         add_output_option(child)
     for parameter in command.params:
@@ -95,7 +97,7 @@ def _declare_output(
             is_eager=True,
             expose_value=False,
             callback=_keep_output,
-            help="A text for people, or one JSON document on stdout, which has the next commands under `next`.",
+            hidden=True,
         ),
     ] = Output.TABLE,
 ) -> None:

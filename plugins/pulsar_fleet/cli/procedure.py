@@ -58,7 +58,11 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
     def run(terminal: Terminal, conf: JsonObject, resume: str | None, *, yes: bool) -> None:
         word = procedure.word if program else ""
         if resume:
-            begun, conf = _resumed(procedure, resume, conf, yes=yes)
+            begun, conf, over = _resumed(procedure, resume, conf, yes=yes)
+            if over:
+                terminal.note(over)
+                ended: JsonObject = {"run": begun.id}
+                terminal.finish({"runs": [ended]} if procedure.lists_runs else ended, ExitState.DONE)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
         documents, resumed = list[JsonObject](), bool(resume)
@@ -154,8 +158,10 @@ class _ProcedureRun:
         problem = next(iter(failures.values()), None)
         if isinstance(problem, _Blocked) and not changed:
             self._terminal.note(str(problem), style="red")
+            self._terminal.note(f"Run {self._run.id} has stopped.")
             return document, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
+            self._terminal.note(f"Run {self._run.id} has stopped:")
             raise problem
         if problem and not isinstance(problem, FleetError | KeyboardInterrupt):
             self._say_what_next(problem, ending)
@@ -191,7 +197,8 @@ class _ProcedureRun:
         if ending.instead:
             self._terminal.note(ending.instead)
         elif isinstance(problem, PlanOutdated):
-            self._terminal.note("Start a new run: --resume would go on by a plan that the clusters no longer fit.")
+            text = f"--resume would go on with {self._run.id} by a plan that the clusters no longer fit."
+            self._terminal.note(f"Start a new run: {text}")
         elif self._word:
             command = command_line(self._word, "--resume", self._run.id)
             self._terminal.note(f"Continue with: {command}", command)
@@ -406,11 +413,11 @@ def _begun(
     return run, conf
 
 
-def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject]:
+def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject, str]:
     if any(value != procedure.settings[name].empty for name, value in conf.items()):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
-    run, recorded = resumable_run(run_id, procedure.recorded_as or procedure.name, this_process())
-    if procedure.may_change(recorded):
+    run, recorded, over = resumable_run(run_id, procedure.recorded_as or procedure.name, this_process())
+    if procedure.may_change(recorded) and not over:
         require_consent("clusters", yes=yes)
     # An earlier release may not have had every setting.
-    return run, {name: setting.empty for name, setting in procedure.settings.items()} | recorded
+    return run, {name: setting.empty for name, setting in procedure.settings.items()} | recorded, over

@@ -77,7 +77,7 @@ def _option(name: str, setting: Setting, default: Json) -> inspect.Parameter:
     word = (setting.option or name).replace("_", "-")
     repeat = " Repeat it for more." if setting.is_list else ""
     declared = f"--{word}/--no-{word}" if default is True else f"--{word}"
-    option = typer.Option(declared, help=f"{setting.description}{repeat}")
+    option = typer.Option(declared, help=f"{setting.description}{repeat}", rich_help_panel=setting.group or None)
     return _parameter(name, Annotated[_type(setting), option], None if default == [] else default)
 
 

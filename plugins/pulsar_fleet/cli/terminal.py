@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import NoReturn
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, PreconditionFailed
@@ -83,12 +86,12 @@ class Terminal:
         self._collect(commands)
         if not self.as_json:
             with self._writing():
-                _print(self._result, text)
+                print_text(self._result, text)
 
     def show(self, text: str, *commands: str) -> None:
         """Print what an operator must read before a question; with `as_json` on stderr."""
         self._collect(commands)
-        _print(self._notes if self.as_json else self._result, text)
+        print_text(self._notes if self.as_json else self._result, text)
 
     def note(self, text: str, *commands: str, style: str | None = None) -> None:
         """Print a note on stderr."""
@@ -178,10 +181,33 @@ class Terminal:
         raise typer.Exit(state)
 
 
-def _print(console: Console, text: str) -> None:
-    for line in text.splitlines():
+def print_text(console: Console, text: str) -> None:
+    """Print line by line; tables of Markdown as tables where a person reads them."""
+    lines = text.splitlines()
+    while lines:
+        size = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        if console.is_terminal and size > 1 and set(lines[1]) <= set("|-: "):
+            console.print(_table(lines[:size]))
+            del lines[:size]
+            continue
+        line = lines.pop(0)
         style = next((style for start, style in _STYLES.items() if line.startswith(start)), None)
         console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def _table(lines: Sequence[str]) -> Table:
+    """A table of Markdown for a terminal of any width: cells are wrapped, nothing is cut."""
+    head, *rows = [
+        [cell.strip().replace("`", "") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        for number, line in enumerate(lines)
+        if number != 1
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in head:
+        table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row[: len(head)]))
+    return table
 
 
 @contextmanager

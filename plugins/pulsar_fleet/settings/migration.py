@@ -54,6 +54,7 @@ def _strategy(*others: str, copying: str) -> Setting:
         "string",
         enum=["auto", "redirect", "replicate_then_switch", *others],
         title="Strategy",
+        group="What",
         description="auto chooses for each namespace: redirect where every subscription drains and no messages are "
         f"retained, else {copying}.",
     )
@@ -64,6 +65,7 @@ QUIESCE = {
         "quiesce_seconds",
         "number",
         title="Quiesce before the cut-over, seconds",
+        group="How",
         description="Producers are throttled until none publishes, at least for this time, before "
         "topics are terminated. A longer time only adds to the publish pause.",
     ),
@@ -73,6 +75,7 @@ PROOF = {
         "proof_max_age_minutes",
         "integer",
         title="Age of the proof, minutes",
+        group="How",
         description="The cut-over is refused if its proof is older than this, or if anything has changed since.",
     ),
     "spark_above_entries": _own(
@@ -87,6 +90,7 @@ PROOF = {
         "max_bytes_per_second",
         ["null", "integer"],
         title="Bytes per second",
+        group="How",
         description="Read limit of a proof per broker, over all tasks. Empty: no limit.",
     ),
 }
@@ -95,6 +99,7 @@ UNLOAD = {
         "unload_terminated_topics",
         "boolean",
         title="Unload terminated topics",
+        group="At the end",
         description="At the end, unload on the old cluster the topics of which nothing is left to read: an application "
         "that restarts with the old address is then sent on at once, while from a loaded topic it gets all stored "
         "messages again if it starts at the earliest. Nothing can be read from them there any more. Not done where "
@@ -106,6 +111,7 @@ DRAIN = {
         "drain_timeout_minutes",
         "integer",
         title="Time for copying and draining, minutes",
+        group="How",
         description="After this time an unfinished run fails and says what is missing.",
     ),
 }
@@ -121,6 +127,7 @@ SETTINGS = {
         minItems=1,
         unless="continues",
         title="Namespaces",
+        group="What",
         description="What to move: tenant/namespace, a tenant, re: and a pattern of the whole "
         "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",
     ),
@@ -129,17 +136,21 @@ SETTINGS = {
         "replicate_then_redirect_cluster",
         copying="copy all stored messages, as docs/migration_strategies.md describes",
     ),
-    "wave_namespaces": _own("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
+    "wave_namespaces": _own(
+        "wave_namespaces", "integer", title="Namespaces in a wave", group="What", description="Upper limit."
+    ),
     "wave_topics": _own(
         "wave_topics",
         "integer",
         title="Topics in a wave",
+        group="What",
         description="Upper limit; a namespace with more topics is a wave of its own.",
     ),
     "next_waves": _own(
         "next_waves",
         "boolean",
         title="Continue with the next wave",
+        group="What",
         description="After a successful run, start a run for the next wave, with its own approval.",
     ),
     "change_windows": _own(
@@ -147,6 +158,7 @@ SETTINGS = {
         "array",
         items=STRINGS,
         title="Change windows",
+        group="When",
         description="When the cut-over is allowed, such as Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with a "
         "slash between; the run waits for a window. Empty: always.",
     ),
@@ -155,6 +167,7 @@ SETTINGS = {
         "array",
         items=STRINGS,
         title="Freeze windows",
+        group="When",
         description="When the cut-over is not allowed; same format as change windows.",
     ),
     "waivers": waivers(),
@@ -165,6 +178,7 @@ SETTINGS = {
         "string",
         enum=["carry", "redeliver"],
         title="Individually acknowledged messages",
+        group="How",
         description="With replicate_then_switch, for messages acknowledged beyond the mark-delete position: carry "
         "acknowledges them on green too; redeliver accepts that they are redelivered. The approval says how many.",
     ),
@@ -174,6 +188,7 @@ SETTINGS = {
         "repoint_timeout_minutes",
         "integer",
         title="Time for connecting applications to green, minutes",
+        group="How",
         description="With replicate_then_repoint, how long the run waits until the applications have left blue; after "
         "it the run fails, names those that have not, and has terminated nothing.",
     ),
@@ -182,6 +197,7 @@ SETTINGS = {
         "delete_inactive_topics_on_blue",
         "boolean",
         title="Restore deletion of inactive topics on blue",
+        group="At the end",
         description="Leave off until consumers that subscribe by pattern have been restarted against green: "
         "they lose a topic on green when blue deletes it.",
     ),
@@ -189,6 +205,7 @@ SETTINGS = {
         "remove_topics_on_blue",
         "boolean",
         title="Remove topics on blue",
+        group="At the end",
         description="At the end, remove the terminated topics on blue. Leave off until every application is "
         "configured with green: consumers by pattern lose a removed topic, and clients that connect to blue no longer "
         "reach a partitioned topic.",
@@ -214,6 +231,7 @@ FAILBACK_SETTINGS = {
         "allow_removal",
         "boolean",
         title="Allow removal of terminated topics",
+        group="Safety",
         description="Remove the topics that the migration terminated on blue, with their stored messages. "
         "If off, the check fails with their list.",
     ),

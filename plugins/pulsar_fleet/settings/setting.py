@@ -24,6 +24,7 @@ class Setting:
     :param only_in_form: it is Airflow's; the command line does not have it.
     :param is_argument: the command line takes it by its place.
     :param unless: the setting with which this list may be empty.
+    :param group: of the options in the help of a command, where they are many.
     """
 
     default: Json
@@ -35,6 +36,7 @@ class Setting:
     only_in_form: bool = False
     unless: str = ""
     is_argument: bool = False
+    group: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -95,10 +97,11 @@ def setting(
     only_in_form: bool = False,
     unless: str = "",
     is_argument: bool = False,
+    group: str = "",
     **schema: Any,
 ) -> Setting:
     """A setting; `schema` is its JSON schema, such as `type="integer", minimum=1`."""
-    return Setting(default, title, description, schema, option, is_example, only_in_form, unless, is_argument)
+    return Setting(default, title, description, schema, option, is_example, only_in_form, unless, is_argument, group)
 
 
 def with_defaults(settings: Settings, defaults: Mapping[str, Json]) -> dict[str, Setting]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,7 +117,7 @@ def runs(
         ledger = Ledger.open()
         if run is None:
             listed = ledger.newest_runs(newest)
-            terminal.say("\n".join(map(_line, listed)) or "The ledger has no run.")
+            terminal.say(_listed(listed) or "The ledger has no run.")
             terminal.finish({"runs": [_document(row) for row in listed]}, ExitState.DONE)
         record = ledger.run(run)
         if record is None:
@@ -128,7 +129,25 @@ def runs(
         terminal.finish({**_document(record), "settings": record.conf, **details}, ExitState.DONE)
 
 
+def _listed(rows: Sequence[RecordedRun]) -> str:
+    """Those that have work to do first: running or waiting, and failed ones that a person continues or gives up."""
+    parts = {"Not ended:": [row for row in rows if not row.over], "Ended:": [row for row in rows if row.over]}
+    return "\n".join(line for title, part in parts.items() if part for line in (title, *map(_line, part)))
+
+
 def _line(run: RecordedRun) -> str:
+    about = ", ".join(_about(run.conf))
+    return f"{_begun(run)}{f'  {about}' if about else ''}"
+
+
+def _about(conf: JsonObject) -> list[str]:
+    """The namespaces that the run is about, as its settings name them."""
+    names = ("namespaces", "selection", "namespace", "topics")
+    named: str | list[str] = next((conf[name] for name in names if conf.get(name)), [])
+    return [named] if isinstance(named, str) else [*map(str, named)]
+
+
+def _begun(run: RecordedRun) -> str:
     return f"{utc(run.started_at):%Y-%m-%d %H:%M:%S} UTC  {run.state:<10} {run.procedure:<22} {run.run_id}"
 
 
@@ -137,6 +156,7 @@ def _document(run: RecordedRun) -> JsonObject:
         "run": run.run_id,
         "procedure": run.procedure,
         "state": run.state,
+        "namespaces": _about(run.conf),
         "requested_by": run.requested_by,
         "started": utc(run.started_at).isoformat(timespec="seconds"),
     }
