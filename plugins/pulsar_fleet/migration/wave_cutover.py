@@ -21,7 +21,7 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import BROKERS, CUT_OVER, FINDINGS
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, NamespaceCutOver
 from pulsar_fleet.migration.cutover.redirect import ClusterFlag, Redirect, is_flagged, together
 from pulsar_fleet.migration.cutover.termination import (
     is_moved,
@@ -261,32 +261,25 @@ class _WaveCutOver:
                 await prepare_deleted(self.blue, self.green, run, [move])
                 await keep_unused(self.green, move.partitions)
         run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-        checkpoint = Checkpoint(run, name)
-        if move.strategy.redirects:
-            result = await cut_over_namespace(
-                self.blue,
-                self.green,
-                with_clients(move, stored_clients(run, replace(self.moves, moves=(move,)))),
-                redirect=self.redirect,
-                before=self.original,
-                checkpoint=checkpoint,
-                unterminated=unterminated,
-                cluster_flag=flag,
-                quiesce_seconds=self.quiesce_seconds,
-                individually_acknowledged=self.individually_acknowledged,
-                require_clients=partial(require_following_clients, run, self.moves, name),
-            )
-        else:
-            result = await terminate_namespace(
-                self.blue,
-                self.green,
-                move,
-                before=self.original,
-                checkpoint=checkpoint,
-                watch=self.watched.namespace(name),
-                unterminated=unterminated,
-                quiesce_seconds=self.quiesce_seconds,
-            )
+        cut_over = NamespaceCutOver(
+            blue=self.blue,
+            green=self.green,
+            move=move,
+            before=self.original,
+            checkpoint=Checkpoint(run, name),
+            unterminated=unterminated,
+            quiesce_seconds=self.quiesce_seconds,
+        )
+        if not move.strategy.redirects:
+            self._store(await terminate_namespace(cut_over, self.watched.namespace(name)))
+            return
+        known = with_clients(move, stored_clients(run, replace(self.moves, moves=(move,))))
+        result = await replace(cut_over, move=known).redirect(
+            self.redirect,
+            cluster_flag=flag,
+            individually_acknowledged=self.individually_acknowledged,
+            require_clients=partial(require_following_clients, run, self.moves, name),
+        )
         self._store(result)
 
     def _store(self, result: CutOverResult) -> None:

@@ -10,8 +10,8 @@ import pytest
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.links.lag import ReplicationRate
-from pulsar_fleet.migration.cutover import quiesce
-from pulsar_fleet.migration.cutover.quiesce import PendingWrites, is_quiesced
+from pulsar_fleet.migration.cutover import namespace_cutover
+from pulsar_fleet.migration.cutover.namespace_cutover import PendingWrites, is_quiesced
 
 END = Position(7, 0)
 
@@ -112,8 +112,8 @@ async def test_each_partition_is_waited_for_until_nothing_of_it_is_on_its_way(
         read.append("".join(topic.local for topic in partitions))
         return {topic: answers[topic.local][len(read) - 1] for topic in partitions}
 
-    monkeypatch.setattr(quiesce, "required_internal_stats", answered)
-    monkeypatch.setattr(quiesce, "_POLL_SECONDS", 0.0)
-    result = await quiesce.wait_quiesced(cast(AdminClient, None), tuple(topics.values()), seconds)
+    monkeypatch.setattr(namespace_cutover, "required_internal_stats", answered)
+    monkeypatch.setattr(namespace_cutover, "_POLL_SECONDS", 0.0)
+    result = await namespace_cutover.wait_quiesced(cast(AdminClient, None), tuple(topics.values()), seconds)
     assert {topic.local: str(position) for topic, position in result.ends.items()} == ends
     assert ([topic.local for topic in result.waiting], read) == (waiting, reads)

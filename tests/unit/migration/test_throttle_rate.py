@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.runs.overrides import is_throttle
-from pulsar_fleet.migration.cutover.quiesce import rate_for
+from pulsar_fleet.migration.cutover.namespace_cutover import rate_for
 
 KEEP_ALIVE_SECONDS = 30.0
 SIZES = st.lists(st.floats(60, 5_000_000), min_size=1)

@@ -19,7 +19,6 @@ from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import (
     Redirect,
     set_cluster_flag,
@@ -28,7 +27,7 @@ from pulsar_fleet.migration.cutover.redirect import (
     store_redirect,
     waiting_subscriptions,
 )
-from pulsar_fleet.migration.cutover.termination import read_terminations, wait_terminated
+from pulsar_fleet.migration.cutover.termination import check_periods, read_terminations, require_loaded, wait_terminated
 from pulsar_fleet.migration.drain.detect import missing_grants
 from pulsar_fleet.migration.drain.poll import read_partitions
 from pulsar_fleet.migration.drain.state import Incident, IncidentKind, Remedy

@@ -28,8 +28,8 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.cleanup import redirects_at_once, remove_topic, unload_read, without_termination
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.checking_brokers import check_periods, require_loaded
 from pulsar_fleet.migration.cutover.redirect import set_flag
+from pulsar_fleet.migration.cutover.termination import check_periods, require_loaded
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.failback import checks
 from pulsar_fleet.migration.failback.checks import FailbackNamespace, LeftoverTopic

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -15,50 +14,47 @@ from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
-from pulsar_fleet.migration.cutover.checking_brokers import check_periods
-from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
-from pulsar_fleet.migration.cutover.quiesce import pending_text, wait_quiesced
+from pulsar_fleet.migration.cutover.namespace_cutover import (
+    CutOverResult,
+    NamespaceCutOver,
+    pending_text,
+    wait_quiesced,
+)
 from pulsar_fleet.migration.cutover.redirect import read_clients, require_green
-from pulsar_fleet.migration.cutover.termination import read_terminations, terminate, unterminated_causes
-from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.prepare.overrides import OriginalSettings, Throttle
+from pulsar_fleet.migration.cutover.termination import (
+    check_periods,
+    read_terminations,
+    terminate,
+    unterminated_causes,
+)
+from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.repoint.steps import NamespaceWatch, PartitionWatch
-from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, TransferredCursor, TransferredPartition
+from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 
 log = logging.getLogger(__name__)
 
 
-async def terminate_namespace(
-    blue: AdminClient,
-    green: AdminClient,
-    move: Move,
-    *,
-    before: OriginalSettings,
-    checkpoint: Checkpoint,
-    watch: NamespaceWatch,
-    unterminated: Sequence[TopicName],
-    quiesce_seconds: float,
-) -> CutOverResult:
+async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch) -> CutOverResult:
     """Set the cursors that nobody uses, and terminate every partition on blue; an interrupted call can be repeated.
 
     A producer that returns meanwhile is throttled, and what it publishes is replicated before its topic is terminated.
 
     :param watch: the last poll of `repoint.steps`.
-    :param unterminated: partitions that are not terminated yet.
     :raises PreconditionFailed: a client is connected to blue, green lacks a topic, or a partition is still open.
         `Conflict`: replication did not catch up. Nothing was terminated then, or the message says so.
     """
-    loop = asyncio.get_running_loop()
+    blue, green, move, unterminated = cut_over.blue, cut_over.green, cut_over.move, cut_over.unterminated
+    loop, checkpoint = asyncio.get_running_loop(), cut_over.checkpoint
     began = loop.time()
     if unterminated:
         await require_green(green, move)
-        await _require_left(blue, green, move, unterminated)
-        async with Throttle(blue, move.namespace, before) as throttle:
+        await _require_left(cut_over)
+        async with Throttle(blue, move.namespace, cut_over.before) as throttle:
             await throttle.apply()
-            await asyncio.sleep(quiesce_seconds)
-            await _require_quiesced(blue, move, unterminated)
-            await _require_left(blue, green, move, unterminated)
+            await asyncio.sleep(cut_over.quiesce_seconds)
+            await _require_quiesced(cut_over)
+            await _require_left(cut_over)
             transfer = CursorTransfer(blue, green)
             moved = await asyncio.gather(
                 *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
@@ -92,9 +88,10 @@ async def terminate_namespace(
     )
 
 
-async def _require_left(blue: AdminClient, green: AdminClient, move: Move, partitions: Collection[TopicName]) -> None:
+async def _require_left(cut_over: NamespaceCutOver) -> None:
+    blue, green, move = cut_over.blue, cut_over.green, cut_over.move
     connected = await read_clients(blue, move)
-    clients = [client for topic in partitions for client in connected[topic]]
+    clients = [client for topic in cut_over.unterminated for client in connected[topic]]
     if clients:
         raise PreconditionFailed(
             f"{counted(len(clients), 'client')} of {move.namespace} connected to {blue.connection.name} again, first "
@@ -104,11 +101,11 @@ async def _require_left(blue: AdminClient, green: AdminClient, move: Move, parti
         )
 
 
-async def _require_quiesced(blue: AdminClient, move: Move, partitions: Sequence[TopicName]) -> None:
-    result = await wait_quiesced(blue, partitions)
+async def _require_quiesced(cut_over: NamespaceCutOver) -> None:
+    blue, result = cut_over.blue, await wait_quiesced(cut_over.blue, cut_over.unterminated)
     if result.waiting:
         raise PreconditionFailed(
-            f"Something is still published to {move.namespace} on {blue.connection.name}: "
+            f"Something is still published to {cut_over.move.namespace} on {blue.connection.name}: "
             f"{pending_text(result.waiting)}. Nothing was terminated. Find the producer, then run again.",
             cluster=blue.connection.name,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.partial_reads import Note, Problem, remedy_for
 from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING, version_order
-from pulsar_fleet.migration.cutover.checking_brokers import CHECK_PERIOD, SELDOM_SECONDS
+from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD, SELDOM_SECONDS
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import ClusterFacts, View
 from pulsar_fleet.migration.unread_brokers import NOT_READABLE
