@@ -49,9 +49,9 @@ def test_seven_procedures_succeed_and_no_secret_is_written(
     run("reconcile_policies", "repair", clusters=pair, selection=[live.tenant], mode="repair")
     asyncio.run(_limit_consumers(fleet, live, 50))
     run("reconcile_policies", clusters=pair, selection=[live.tenant], mode="repair")
-    run("sync_metadata", clusters=pair, selection=[live.tenant])
+    run("sync_metadata", clusters=pair, selection=[live.tenant], mode="sync")
     asyncio.run(_limit_consumers(fleet, live, 60))
-    run("sync_metadata", clusters=pair, selection=[live.tenant])
+    run("sync_metadata", clusters=pair, selection=[live.tenant], mode="sync")
     assert asyncio.run(_limit(fleet, live)) == 60
     run("migrate_namespaces", "plan_next_run", "start_next_wave", **moving, namespaces=[str(live)], auto_approve=True)
 

@@ -148,27 +148,32 @@ def _stages(steps: Sequence[Step], make: Callable[[Step], Any]) -> list[Any]:
 def _only_task(procedure: Procedure) -> Any:
     (step,) = procedure.each
 
-    @task(task_id=step.name, doc_md=inspect.getdoc(step.work))
-    def only() -> str:
+    async def work(session: Session) -> Said:
         from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.procedures import runner
         from pulsar_fleet.procedures.procedure import Unmet
 
-        def fail(reason: str) -> None:
-            runner.end(procedure, run, dict(context["params"]), {step.name: reason})
-            run.ledger.finish_run(run.id, "failed")
+        # What it says is in its log: a run each minute stores nothing.
+        said = await step.work(session)
+        if isinstance(said, Unmet):
+            raise PreconditionFailed(said.said)
+        return said
+
+    @task(task_id=step.name, doc_md=inspect.getdoc(step.work))
+    def only() -> str:
+        from pulsar_fleet.cluster.errors import FleetError
+        from pulsar_fleet.procedures import runner
 
         context = get_current_context()
         _open(procedure, context)
         run = current_run(context)
         try:
-            said = _with_session(procedure, lambda session: runner.run_step(step, session), say=log.info)
+            _with_session(procedure, work, step, say=log.info)
         except BaseException as error:
-            fail(str(error))
+            # First: alerts read it, whatever else fails.
+            run.ledger.finish_run(run.id, "failed")
+            reason = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
+            runner.end(procedure, run, dict(context["params"]), {step.name: reason})
             raise
-        if isinstance(said, Unmet):
-            fail(said.said)
-            raise PreconditionFailed(said.said)
         return _close(procedure, context, {})
 
     return only()
@@ -181,12 +186,14 @@ def _open(procedure: Procedure, context: Context) -> None:
 
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     conf = dict(context["params"])
-    procedure.validate(conf)
     if reason := procedure.idle(conf):
         raise AirflowSkipException(reason)
+    procedure.validate(conf)
     read_connections(procedure, conf)
     run, by = current_run(context), requester(context)
-    ApprovalRules.of().require_request(conf, by)
+    if procedure.check:
+        # What asks for no approval needs no rules of it: a watch must not stop where they are not valid.
+        ApprovalRules.of().require_request(conf, by)
     run.ledger.start_run(run.id, procedure.name, conf, by)
     runner.resume(run)
 
@@ -287,7 +294,7 @@ def _step(
             # Cleared in its middle, a run that had ended changes clusters again.
             runner.resume(run)
         of_step = {"spark": spark, "batch": batch or {}, "say": log.info}
-        said = _with_session(procedure, lambda session: runner.run_step(step, session), **of_step)
+        said = _with_session(procedure, lambda session: runner.run_step(step, session), step, **of_step)
         return conclude(said, batch or {})
 
     kind = Kind.SPARK if step.spark else Kind.STEP
@@ -348,14 +355,16 @@ def _close(procedure: Procedure, context: Context, failed: Mapping[str, str]) ->
     return ending.report.headline
 
 
-def _with_session(procedure: Procedure, work: Callable[[Session], Awaitable[Result]], **of_step: Any) -> Result:
+def _with_session(
+    procedure: Procedure, work: Callable[[Session], Awaitable[Result]], step: Step | None = None, **of_step: Any
+) -> Result:
     from pulsar_fleet.procedures.runner import open_session
 
     context = get_current_context()
     conf = dict(context["params"])
 
     async def run() -> Result:
-        connections = read_connections(procedure, conf, of_step.get("batch"))
+        connections = read_connections(procedure, conf, of_step.get("batch"), step)
         capacity = {"jobs_at_once": Capacity.read().jobs_per_run}
         of_run = {"dag_parsing": dag_parsing, "goes_on": partial(_goes_on, context), **capacity, **of_step}
         opened = open_session(conf, current_run(context), connections, **of_run)

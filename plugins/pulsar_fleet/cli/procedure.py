@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain, repeat
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import typer
 
@@ -60,9 +60,7 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
         if resume:
             begun, conf, over = _resumed(procedure, resume, conf, yes=yes)
             if over:
-                terminal.note(over)
-                ended: JsonObject = {"run": begun.id}
-                terminal.finish({"runs": [ended]} if procedure.lists_runs else ended, ExitState.DONE)
+                _say_how_it_ended(terminal, procedure, begun, conf, word)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
         documents, resumed = list[JsonObject](), bool(resume)
@@ -157,8 +155,8 @@ class _ProcedureRun:
         document: JsonObject = {"run": self._run.id, "steps": self._done, **ending.document}
         problem = next(iter(failures.values()), None)
         if isinstance(problem, _Blocked) and not changed:
+            self._terminal.note(f"Run {self._run.id} has stopped:")
             self._terminal.note(str(problem), style="red")
-            self._terminal.note(f"Run {self._run.id} has stopped.")
             return document, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             self._terminal.note(f"Run {self._run.id} has stopped:")
@@ -389,8 +387,23 @@ def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConn
     The others must not get them: they have those of the target, unless the procedure says that all have the same.
     """
     sides = repeat(Side.SOURCE) if procedure.same_credentials else chain([Side.SOURCE], repeat(Side.TARGET))
-    named = procedure.connections(conf).items()
-    return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named}
+    named = procedure.connections(conf)
+    for step in procedure.each:
+        named |= procedure.connections(conf, step=step)
+    return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named.items()}
+
+
+def _say_how_it_ended(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject, word: str) -> NoReturn:
+    """Finish as the run did that has ended, unless one that followed it has work to do."""
+    terminal.note(f"The run {run.id!r} has ended (succeeded): there is nothing to continue.")
+    ending = runner.ending_of(procedure, run, conf, {})
+    document: JsonObject = {"run": run.id, **ending.document}
+    state, follows = ExitState[ending.ended.name], runner.following(procedure, run, conf)
+    if isinstance(follows, NextRun) and not ((recorded := run.ledger.run(follows.id)) and recorded.over):
+        command = command_line(word, "--resume", follows.id)
+        terminal.note(f"Continue with: {command}" if recorded else follows.by_hand, *([command] if recorded else []))
+        state = ExitState.PARTLY
+    terminal.finish({"runs": [document]} if procedure.lists_runs else document, state)
 
 
 def _begun(
@@ -413,7 +426,7 @@ def _begun(
     return run, conf
 
 
-def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject, str]:
+def _resumed(procedure: Procedure, run_id: str, conf: JsonObject, *, yes: bool) -> tuple[Run, JsonObject, bool]:
     if any(value != procedure.settings[name].empty for name, value in conf.items()):
         raise UsageError("--resume uses the recorded clusters and settings: give no other argument but --yes.")
     run, recorded, over = resumable_run(run_id, procedure.recorded_as or procedure.name, this_process())

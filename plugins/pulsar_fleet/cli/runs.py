@@ -74,11 +74,11 @@ def recorded_run(terminal: Terminal, command: str, procedure: str, conf: JsonObj
     run.ledger.finish_run(run.id, "succeeded")
 
 
-def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, JsonObject, str]:
-    """The records and the settings of an earlier attempt, and why it is not continued where it has ended; else empty.
+def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, JsonObject, bool]:
+    """The records and the settings of an earlier attempt, and whether it has ended.
 
     :param process: see `Run`.
-    :raises FleetError: there is no such run, or it is of another procedure or of Airflow.
+    :raises FleetError: there is no such run, it is of another procedure or of Airflow, or it was undone.
     """
     run = Run.open(run_id, process)
     record = run.ledger.run(run_id)
@@ -86,10 +86,11 @@ def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, 
         raise NotFound(f"The ledger has no run {run_id!r}: the id is in the output of the command that started it.")
     if record.procedure != procedure:
         raise UsageError(f"The run {run_id!r} is not a run of {procedure}, but of {record.procedure}.")
-    if not run_id.startswith("cli/"):
+    if record.state == "undone":
+        raise PreconditionFailed(f"The run {run_id!r} was undone: there is nothing to continue.")
+    if not run_id.startswith("cli/") and not record.over:
         raise PreconditionFailed(f"The run {run_id!r} belongs to Airflow: clear its failed task there.")
-    over = f"The run {run_id!r} has ended ({record.state}): there is nothing to continue." if record.over else ""
-    return run, dict(record.conf), over
+    return run, dict(record.conf), record.over
 
 
 def require_approval(

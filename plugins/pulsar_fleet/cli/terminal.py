@@ -27,6 +27,8 @@ from pulsar_fleet.report.progress import progress_lines
 
 _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", "  -": "red", "  ~": "cyan"}
 _NOTE_SECONDS = 30.0
+_LEAST_COLUMN = 12
+"""Characters: a table of narrower columns is printed as it is stored, so that its names can be copied."""
 
 
 class ExitState(IntEnum):
@@ -182,11 +184,13 @@ class Terminal:
 
 
 def print_text(console: Console, text: str) -> None:
-    """Print line by line; tables of Markdown as tables where a person reads them."""
-    lines = text.splitlines()
+    """Print line by line; tables of Markdown as tables where a person reads them and each column has room."""
+    lines, draws = text.splitlines(), console.is_terminal
     while lines:
-        size = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
-        if console.is_terminal and size > 1 and set(lines[1]) <= set("|-: "):
+        size = 0
+        if draws:
+            size = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        if size > 1 and set(lines[1]) <= set("|-: ") and console.width // len(_cells(lines[1])) >= _LEAST_COLUMN:
             console.print(_table(lines[:size]))
             del lines[:size]
             continue
@@ -196,18 +200,20 @@ def print_text(console: Console, text: str) -> None:
 
 
 def _table(lines: Sequence[str]) -> Table:
-    """A table of Markdown for a terminal of any width: cells are wrapped, nothing is cut."""
-    head, *rows = [
-        [cell.strip().replace("`", "") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
-        for number, line in enumerate(lines)
-        if number != 1
-    ]
+    """A table of Markdown for a terminal: cells are wrapped, nothing is cut."""
+    head, *rows = [_cells(line) for number, line in enumerate(lines) if number != 1]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in head:
         table.add_column(Text(name), overflow="fold")
+    last = len(head) - 1
     for row in rows:
-        table.add_row(*map(Text, row[: len(head)]))
+        table.add_row(*map(Text, [*row[:last], " | ".join(row[last:])]))
     return table
+
+
+def _cells(line: str) -> list[str]:
+    inner = line.strip().removeprefix("|").removesuffix("|")
+    return [cell.strip().replace("`", "").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
 
 
 @contextmanager

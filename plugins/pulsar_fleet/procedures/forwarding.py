@@ -29,7 +29,8 @@ _LEAST_SECONDS = 5.0
 
 def validate(conf: JsonObject) -> None:
     """Refuse names that are not valid, and a position that is accepted of a subscription that is not forwarded."""
-    requests_of({**conf, "namespaces": conf["namespaces"] or ["public/default"]})
+    FORWARD_ACKNOWLEDGMENTS.require_cluster(conf)
+    requests_of(conf)
 
 
 def requests_of(conf: JsonObject) -> list[Request]:
@@ -47,8 +48,7 @@ async def forward_acknowledgments(session: Session) -> Done:
 
     results: list[ForwardingResult] = []
     # The next passes begin behind this one.
-    for name in (_END, _LATER):
-        session.run.artefacts.write_json(session.run.id, name, None)
+    _forget(session.run)
     admin = session.clusters["cluster"]
     for request in requests_of(session.conf):
         try:
@@ -62,7 +62,7 @@ async def forward_acknowledgments(session: Session) -> Done:
 
 
 async def keep_forwarding(session: Session) -> Done | NotYet | Skipped:
-    """Forward again and again for `minutes`, without a worker slot; skipped without them."""
+    """Forward again and again for `minutes`, without a worker slot; skipped without them. Cleared, it begins anew."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.cluster.text import duration
     from pulsar_fleet.read_only.forwarding.results import ForwardingResult
@@ -70,17 +70,24 @@ async def keep_forwarding(session: Session) -> Done | NotYet | Skipped:
     run, seconds = session.run, float(session.conf["minutes"]) * 60
     if not seconds:
         return Skipped("Acknowledgments are forwarded once: `minutes` is 0.")
-    if (end := run.stored(_END)) is None:
-        end = time.time() + seconds
-        run.artefacts.write_json(run.id, _END, end)
-    stored = run.stored(_LATER)
-    if stored is None and time.time() < end:
+    stored, end = run.stored(_LATER), run.stored(_END)
+    if stored is None and end is None:
+        run.artefacts.write_json(run.id, _END, time.time() + seconds)
+    if stored is None and (end is None or time.time() < end):
         return NotYet(f"Acknowledgments are forwarded for {duration(seconds)}")
+    _forget(run)
     if stored is None:
-        cluster = session.clusters["cluster"].connection.name
-        raise PreconditionFailed(f"{cluster} did not answer for {duration(seconds)}. Start a new run.")
+        raise PreconditionFailed(
+            f"Nothing was forwarded for {duration(seconds)}: {session.clusters['cluster'].connection.name} did not "
+            "answer, or the log of the triggerer says why. Start a new run."
+        )
     result = ForwardingResult.from_json(stored)
     return Done(result.headline(), result)
+
+
+def _forget(run: Run) -> None:
+    for name in (_END, _LATER):
+        run.artefacts.write_json(run.id, name, None)
 
 
 async def forward_until_end(session: Session) -> str:
@@ -93,6 +100,9 @@ async def forward_until_end(session: Session) -> str:
     run = session.run
     (cluster,) = session.connections["cluster"]
     stopped, end = asyncio.Event(), await asyncio.to_thread(run.stored, _END)
+    if end is None:
+        # Another triggerer has ended it, or the run begins anew: the worker reads which.
+        return ""
     timer = asyncio.get_running_loop().call_later(max(end - time.time(), _LEAST_SECONDS), stopped.set)
     # Positions are accepted once: a subscription that is created again later has not been.
     requests = requests_of({**session.conf, "accept_positions": []})
@@ -126,7 +136,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     from pulsar_fleet.report.acknowledgments import forwarding_report, metrics
 
     first, later = (result_of(run, name, ForwardingResult) for name in (_FORWARD, _KEEP))
-    result = later.after(first) if later else first
+    # Without the first pass those of an earlier attempt are no result of this one.
+    result = later.after(first) if first and later else first
     report = forwarding_report(result, failed)
     if result is None:
         return Ending(report=report, text=report.markdown(), document={"failed": list(failed)})
@@ -145,6 +156,8 @@ FORWARDING = Procedure(
     clusters={"cluster": "Cluster that has the topics: admin URL or Airflow connection id."},
     own_settings=FORWARD_ACKNOWLEDGMENTS.declared,
     opening="read_request",
+    # Acknowledgments that wait for a slot are messages that an application gets twice.
+    urgent=True,
     validate=validate,
     idle=FORWARD_ACKNOWLEDGMENTS.idle_without_namespaces("No namespace is forwarded"),
     metrics="forwarding",

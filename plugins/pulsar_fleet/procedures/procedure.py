@@ -144,8 +144,9 @@ class Wait:
     :param missed: what did not come, for the error: `After 60 min {missed}: …`.
     :param advice: what to do when it has failed, with the commands of this run.
     :param poll_seconds: between two looks, at least 5.
-    :param look: what Airflow calls without a worker until it does not return `NotYet`, a function of a module with a
-        few calls of the admin API: the step itself, or what only reads. None: only a worker looks.
+    :param look: what Airflow calls without a worker until it does not return `NotYet`, a function of a module: the step
+        itself, or what only reads, with a few calls of the admin API. It may also do the step's work, if two at once do
+        no harm. None: only a worker looks.
     :param again: an attempt that follows waits as long again.
     """
 
@@ -207,6 +208,8 @@ class Step:
     :param wait: of a step that may return `NotYet`.
     :param reached: whether a command leaves it out; by default where it has ended in an earlier attempt.
     :param finish: what Ctrl-C finishes first; by default the step is stopped at once.
+    :param clusters: settings of the procedure whose connections this step alone reads: one that is gone holds up no
+        other step.
     """
 
     name: str
@@ -219,6 +222,7 @@ class Step:
     wait: Wait | None = None
     reached: Callable[[Run], bool] | None = None
     finish: str = ""
+    clusters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +327,7 @@ class Procedure:
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
     :param checks: id of the task that checks, behind the first one.
     :param approves: id of the task that waits for approval.
-    :param urgent: it restores what holds up applications: in Airflow it waits for no slot of a pool.
+    :param urgent: in Airflow it waits for no slot of a pool: it restores what holds up applications, or serves them.
     :param begun: whether a run goes on behind its check, by what it has done; by default where its plan was approved.
         Neither its steps nor its report read a plan that the runner has stored; its check stores the findings.
     :param always: a step at the end, also after a failure or Ctrl-C, which it finishes first.
@@ -372,13 +376,19 @@ class Procedure:
             raise ValueError(f"{self.name}: a procedure with batches has an ending of its own, and no check.")
         if self.looks and not (self.check and self.checks):
             raise ValueError(f"{self.name}: steps before the check need a check in a task of its own.")
-        if self.in_one_task and (self.check or len(self.each) > 1 or self.each[0].wait):
-            raise ValueError(f"{self.name}: only one step that does not wait, without a check, is in one task.")
+        if self.in_one_task and not self._fits_one_task:
+            raise ValueError(f"{self.name}: only one step without a check, a wait or a job is in one task.")
         if self.always and not self.always.finish:
             raise ValueError(f"{self.name}: {self.always.name} says what Ctrl-C finishes first.")
         stages = "".join("b" if step.beside else "s" for step in self.each)
         if "bsb" in stages:
             raise ValueError(f"{self.name}: between steps that run beside others one must run alone.")
+
+    @property
+    def _fits_one_task(self) -> bool:
+        others = (self.check, self.require, self.looks, self.always, self.follows)
+        (step, *more) = self.each
+        return not (any(others) or more or step.wait or step.spark or isinstance(self.work, Batches))
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -422,10 +432,14 @@ class Procedure:
             *([self.follows.plans, self.follows.starts] if self.follows else ()),
         )
 
-    def connections(self, conf: JsonObject, batch: JsonObject | None = None) -> dict[str, list[str]]:
-        """Setting → the names of connections that it has in a run, and those of a batch."""
+    def connections(
+        self, conf: JsonObject, batch: JsonObject | None = None, step: Step | None = None
+    ) -> dict[str, list[str]]:
+        """Setting → the names of connections that it has in a run, and those of a batch and of a step alone."""
         conf = {**conf, **self.clusters_of(conf)}
-        named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in self.clusters}
+        of_others = {name for other in self.each if other is not step for name in other.clusters}
+        shown = [name for name in self.clusters if name not in of_others]
+        named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in shown}
         return {name: [*filter(None, names)] for name, names in named.items()} | self.batch_connections(batch)
 
     def batch_connections(self, batch: JsonObject | None) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ from pulsar_fleet.procedures.procedure import (
     Wait,
 )
 from pulsar_fleet.report.document import Report
-from pulsar_fleet.report.page import store_report
+from pulsar_fleet.report.page import DOCUMENT, store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
 
 _PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
@@ -319,28 +319,33 @@ def has_ended(run: Run, name: str) -> bool:
 
 
 def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
-    """What the run says at its end, by the procedure or by what its steps said; stores the report.
+    """What the run says at its end; stores the report.
 
     :param failed: step → why it failed.
     """
-    if procedure.check and procedure.begun is None and not is_planned(run):
-        undo = (procedure.undo or undo_commands)(run, conf)
-        report = unplanned_report(failed, undo, changed=may_have_changed(run))
-        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)
-    elif procedure.end:
-        ending = procedure.end(run, conf, failed)
-    else:
-        report = _report(procedure, run, failed)
-        document, undo = {"report": report.markdown()}, undo_commands(run, conf)
-        ending = Ending(report=report, text=report.markdown(), document=document, undo=undo)
-    if not ending.has_page and (ending.stored or failed):
+    ending = ending_of(procedure, run, conf, failed)
+    # A report of an earlier try is none of a run that has succeeded since.
+    if not ending.has_page and (ending.stored or failed or run.artefacts.find(run.id, DOCUMENT)):
         store_report(run, ending.report)
     return ending
 
 
+def ending_of(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
+    """What the run says at its end, by the procedure or by what its steps said."""
+    if procedure.check and procedure.begun is None and not is_planned(run):
+        undo = (procedure.undo or undo_commands)(run, conf)
+        report = unplanned_report(failed, undo, changed=may_have_changed(run))
+        return Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)
+    if procedure.end:
+        return procedure.end(run, conf, failed)
+    report = _report(procedure, run, failed)
+    document, undo = {"report": report.markdown()}, undo_commands(run, conf)
+    return Ending(report=report, text=report.markdown(), document=document, undo=undo)
+
+
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:
     said = {step.name: str(run.stored(_SAID.format(step.name))) for step in procedure.each if has_ended(run, step.name)}
-    lines = (f"| {name} | {text or 'done'} |" for name, text in said.items())
+    lines = ("| {} | {} |".format(name, (text or "done").replace("|", "\\|")) for name, text in said.items())
     rows = "\n".join(["| step | result |", "| --- | --- |", *lines])
     last = procedure.each[-1].name if procedure.each and len(said) == len(procedure.each) else ""
     planned, approval = described(run), read_approval(run)

@@ -14,12 +14,17 @@ from pulsar_fleet.settings.read_only import WATCH_READ_ONLY
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.ledger.run import Run
 
 
-async def judged(looks: Iterable[Callable[[], Awaitable[list[str]]]], fine: str) -> str | Unmet:
+async def judged(
+    session: Session, looks: Iterable[Callable[[], Awaitable[list[str]]]], fine: str, *, one_cluster: bool = False
+) -> str | Unmet:
     """What the looks have found, if it is anything; one that fails holds up no other.
 
+    :param one_cluster: all are at the same one: if it does not answer, it is not asked again.
     :raises Unavailable: a cluster did not answer, and nothing was found on the others: a retry may answer it all.
     """
     from pulsar_fleet.cluster.errors import FleetError, Unavailable
@@ -28,14 +33,21 @@ async def judged(looks: Iterable[Callable[[], Awaitable[list[str]]]], fine: str)
     errors: list[FleetError] = []
     for look in looks:
         try:
-            found += await look()
+            texts = await look()
         except FleetError as error:
             errors.append(error)
-    texts = [*found, *map(str, errors)]
-    # What was found is restored by now: another try would not find it again, and nobody would hear of it.
+            if one_cluster and isinstance(error, Unavailable):
+                break
+            continue
+        for text in texts:
+            # At once: what it has restored no later look finds.
+            session.say(text)
+        found += texts
+    told = [*dict.fromkeys([*found, *map(str, errors)])]
+    # Of what was found a retry would find nothing any more, and nobody would hear of it.
     if errors and not found and all(isinstance(error, Unavailable) for error in errors):
-        raise Unavailable("\n".join(texts))
-    return Unmet("\n".join(texts)) if texts else fine
+        raise Unavailable("\n".join(told))
+    return Unmet("\n".join(told)) if told else fine
 
 
 async def _on(cluster: ClusterConnection, look: Callable[[AdminClient], Awaitable[list[str]]]) -> list[str]:
@@ -45,12 +57,15 @@ async def _on(cluster: ClusterConnection, look: Callable[[AdminClient], Awaitabl
         return await look(admin)
 
 
-def _ending(failed: Mapping[str, str], fine: str) -> Ending:
-    from pulsar_fleet.report.failure import watch_report
+def _ending(fine: str) -> Callable[[Run, JsonObject, Mapping[str, str]], Ending]:
+    def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
+        from pulsar_fleet.report.failure import watch_report
 
-    report = watch_report(failed, fine)
-    # A run that found nothing needs no page.
-    return Ending(report=report, text=report.markdown(), document={"failed": list(failed)}, stored=False)
+        report = watch_report(failed, fine)
+        # A run that found nothing needs no page.
+        return Ending(report=report, text=report.markdown(), document={"failed": list(failed)}, stored=False)
+
+    return end
 
 
 async def restore_dead_runs(session: Session) -> str | Skipped | Unmet:
@@ -72,7 +87,8 @@ async def restore_dead_runs(session: Session) -> str | Skipped | Unmet:
 
     if not (clusters := session.connections["clusters"]):
         return Skipped(WATCH.unnamed("No cluster is watched"))
-    return await judged([partial(_on, cluster, watch) for cluster in clusters], "No run has left anything.")
+    looks = [partial(_on, cluster, watch) for cluster in clusters]
+    return await judged(session, looks, "No run has left anything.")
 
 
 async def find_unmigrated(session: Session) -> str | Skipped | Unmet:
@@ -91,7 +107,8 @@ async def find_unmigrated(session: Session) -> str | Skipped | Unmet:
 
     if not (retired := session.connections["retired"]):
         return Skipped(WATCH.unnamed("No cluster is retired"))
-    return await judged([partial(_on, cluster, unmigrated) for cluster in retired], "Every namespace is migrated.")
+    looks = [partial(_on, cluster, unmigrated) for cluster in retired]
+    return await judged(session, looks, "Every namespace is migrated.")
 
 
 async def check_read_only(session: Session) -> str | Unmet:
@@ -108,7 +125,7 @@ async def check_read_only(session: Session) -> str | Unmet:
         # Followed first, so that what is read is what readers have by then; one that cannot follow is read too.
         for look in (partial(_follow, session, namespace), partial(_read, session, namespace))
     ]
-    return await judged(looks, "Every shadow topic follows its source, and no reader is too far behind.")
+    return await judged(session, looks, "Nothing is wrong with what is served read-only.", one_cluster=True)
 
 
 async def _follow(session: Session, namespace: NamespaceName) -> list[str]:
@@ -146,11 +163,9 @@ OVERRIDE_WATCH = Procedure(
     urgent=True,
     work=(
         Step("restore_dead_runs", restore_dead_runs),
-        Step("find_unmigrated", find_unmigrated, reads=True, beside=True),
+        Step("find_unmigrated", find_unmigrated, reads=True, beside=True, clusters=("retired",)),
     ),
-    end=lambda run, conf, failed: _ending(  # noqa: ARG005
-        failed, "No run has left anything, and no namespace stays on a retired cluster."
-    ),
+    end=_ending("No watched cluster has anything of a dead run, and no retired one a namespace that is not migrated."),
 )
 
 READ_ONLY_WATCH = Procedure(
@@ -158,9 +173,10 @@ READ_ONLY_WATCH = Procedure(
     summary="Let shadow topics follow their sources, and find what makes readers lose messages.",
     clusters={"cluster": "Cluster that serves the topics: admin URL or Airflow connection id."},
     own_settings=WATCH_READ_ONLY.declared,
+    validate=WATCH_READ_ONLY.require_cluster,
     idle=WATCH_READ_ONLY.idle_without_namespaces("No namespace is watched"),
     changes=lambda conf: bool(conf["follow"]),
     in_one_task=True,
     work=(Step("check_read_only", check_read_only),),
-    end=lambda run, conf, failed: _ending(failed, "Every shadow topic follows its source."),  # noqa: ARG005
+    end=_ending("Nothing is wrong with what is served read-only."),
 )

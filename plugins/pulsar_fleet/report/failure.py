@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.report.document import Outcome, Report
+from pulsar_fleet.report.document import Outcome, Report, texts
 
 _LONGEST = 300
 
@@ -50,7 +50,7 @@ def watch_report(failed: Mapping[str, str], fine: str) -> Report:
         outcome=Outcome.FAILED,
         headline=failure_line(failed),
         to_do=("do what the reason says; the next run looks again.",),
-        body=(failure_details(failed).strip(),),
+        body=texts(failure_details(failed).strip()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
@@ -225,7 +226,7 @@ SETTINGS = {
 FAILBACK_SETTINGS = {
     "blue": connection("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
     "green": connection("pulsar_green", "Green", "Connection of the cluster that they leave."),
-    "namespaces": namespaces("What to move back, tenant/namespace."),
+    "namespaces": replace(namespaces("What to move back, tenant/namespace."), group="What"),
     "strategy": _strategy(copying="copy the messages that were written on green"),
     "allow_removal": _own(
         "allow_removal",

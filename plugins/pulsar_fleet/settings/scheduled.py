@@ -65,6 +65,11 @@ class Scheduled:
         """`idle` of a procedure that does nothing in a run without clusters."""
         return lambda conf: "" if conf["clusters"] else self.unnamed(what)
 
+    def require_cluster(self, conf: JsonObject) -> None:
+        """Refuse a run that names no cluster by `InvalidRequest`."""
+        if not conf["cluster"]:
+            raise InvalidRequest(f"No connection is named: set 'cluster' in {self.variable}, or in the form.")
+
     def idle_without_namespaces(self, what: str) -> Callable[[JsonObject], str]:
         """The same of a procedure whose runs name read-only namespaces, such as `No namespace is watched`."""
         text = f"{what}: name read-only namespaces in {self.variable}, or in the form."

@@ -55,7 +55,10 @@ def test_a_run_that_cannot_be_resumed_is_refused(records: Path) -> None:
     with pytest.raises(UsageError, match="not a run of fail_back_namespaces"):
         _resumed(FAILBACK, "cli/migrate-1", {}, yes=True)
     ledger.finish_run("cli/migrate-1", "succeeded")
-    assert "has ended (succeeded)" in _resumed(MIGRATION, "cli/migrate-1", resuming, yes=True)[2]
+    assert _resumed(MIGRATION, "cli/migrate-1", resuming, yes=True)[2]
+    ledger.finish_run("cli/migrate-1", "undone")
+    with pytest.raises(PreconditionFailed, match="was undone"):
+        _resumed(MIGRATION, "cli/migrate-1", resuming, yes=True)
     ledger.start_run("migrate_namespaces/manual__1", "migrate_namespaces", {})
     with pytest.raises(PreconditionFailed, match="belongs to Airflow"):
         _resumed(MIGRATION, "migrate_namespaces/manual__1", resuming, yes=True)

@@ -72,6 +72,12 @@ def test_the_help_has_each_option_whole_on_80_columns(path: str) -> None:
     assert {name for name in options(path) if name not in shown} <= {"--output"}
 
 
+def test_the_help_of_a_failback_begins_with_what_is_moved() -> None:
+    shown = CliRunner().invoke(app, ["fail-back", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
+    what = shown.partition("\nWhat:")[2].partition("\nSafety:")[0]
+    assert re.findall(r"(?m)^  (--[\w-]+)", what) == ["--namespaces", "--strategy"]
+
+
 def test_the_help_of_a_migration_has_groups_and_what_matters_first() -> None:
     shown = CliRunner().invoke(app, ["migrate", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
     sections = re.findall(r"(?m)^(\w[\w ]+):$", shown)
@@ -99,19 +105,35 @@ def test_the_list_of_runs_has_those_first_that_have_work_to_do(records: Path) ->
         for words in ([], ["--json"])
     )
     named = [line.split()[-1] for line in listed.splitlines()]
-    assert named == ["ended:", "acme/n2", "acme/n1", "Ended:", "acme/n3", "acme/n0"]
-    assert json.loads(document)["runs"][0]["namespaces"] == ["acme/n3"]
+    assert named == ["failed:", "acme/n2", "acme/n1", "Ended:", "acme/n3", "acme/n0"]
+    assert json.loads(document)["runs"][0]["about"] == ["acme/n3"]
 
 
-def test_a_terminal_shows_no_table_of_markdown() -> None:
-    text = "Two namespaces:\n\n| namespace | phase |\n| --- | --- |\n| `acme/orders` | moved |\n\nDone."
+def printed(text: str, *, terminal: bool, width: int = 60) -> list[str]:
+    file = io.StringIO()
+    print_text(Console(file=file, force_terminal=terminal, width=width, no_color=True), text)
+    return [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()).splitlines()]
+
+
+def test_a_terminal_shows_no_table_of_markdown_and_cuts_no_cell() -> None:
+    text = (
+        "Two namespaces:\n\n| namespace | phase |\n| --- | --- |\n| `acme/orders` | moved |\n|| a\\|b or c |\n\nDone."
+    )
     for terminal in (True, False):
-        file = io.StringIO()
-        print_text(Console(file=file, force_terminal=terminal, width=40, no_color=True), text)
-        lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()).splitlines()]
+        lines = printed(text, terminal=terminal)
         assert ("| --- | --- |" in lines) is not terminal
         assert (["acme/orders", "moved"] in [line.split() for line in lines]) is terminal
+        assert ("a|b or c" in lines) is terminal
         assert (lines[0], lines[-1]) == ("Two namespaces:", "Done.")
+
+
+def test_a_table_whose_columns_have_no_room_is_printed_as_it_is() -> None:
+    text = "| a | b | c | d | e | f |\n| --- | --- | --- | --- | --- | --- |\n| 1 | 2 | 3 | 4 | 5 | 6 |"
+    assert printed(text, terminal=True) == text.splitlines()
+
+
+def test_a_cell_with_a_bar_of_its_own_is_shown_whole() -> None:
+    assert "x   re:acme/(a | b)" in printed("| n | s |\n| - | - |\n| x | re:acme/(a | b) |", terminal=True)
 
 
 def test_a_command_says_at_its_start_by_which_name_its_run_is_recorded(records: Path) -> None:

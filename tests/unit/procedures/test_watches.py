@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
-from pulsar_fleet.procedures.procedure import Unmet
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.procedures.procedure import Session, Unmet
 from pulsar_fleet.procedures.watches import judged
 
 DOWN, DENIED = Unavailable("green does not answer."), PermissionDenied("green denies it.")
@@ -35,9 +37,22 @@ def look(said: FleetError | list[str]) -> Callable[[], Awaitable[list[str]]]:
 def test_one_cluster_holds_up_no_other_and_hides_nothing(
     looks: list[FleetError | list[str]], told: str | Unmet
 ) -> None:
-    assert asyncio.run(judged(map(look, looks), "Fine.")) == told
+    said: list[str] = []
+    assert asyncio.run(judged(session(said), map(look, looks), "Fine.")) == told
+    # At once: what is restored must be in the log, whatever fails later.
+    assert said == [text for texts in looks if isinstance(texts, list) for text in texts]
 
 
 def test_only_clusters_that_do_not_answer_are_tried_again() -> None:
     with pytest.raises(Unavailable, match="green does not answer"):
-        asyncio.run(judged(map(look, [[], DOWN]), "Fine."))
+        asyncio.run(judged(session([]), map(look, [[], DOWN]), "Fine."))
+
+
+def test_one_cluster_that_does_not_answer_is_not_asked_again() -> None:
+    looks = map(look, [["Restored."], DOWN, ["Never read."]])
+    told = asyncio.run(judged(session([]), looks, "Fine.", one_cluster=True))
+    assert told == Unmet("Restored.\ngreen does not answer.")
+
+
+def session(said: list[str]) -> Session:
+    return Session({}, cast(Run, None), {}, say=said.append)

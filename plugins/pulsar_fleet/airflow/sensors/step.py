@@ -75,7 +75,7 @@ class StepSensor(WaitingSensor):
         self._run = current_run(context)
         require_planned(self._procedure, self._run)
         conf = dict(context["params"])
-        named = read_connections(self._procedure, conf, self.batch)
+        named = read_connections(self._procedure, conf, self.batch, self._step)
         said = run_until_limit(self, self._look(conf, self._run, named))
         if not isinstance(said, NotYet):
             return True, self._conclude(said, self.batch or {})
@@ -129,7 +129,7 @@ class StepSensor(WaitingSensor):
         conf = dict(context["params"])
         arguments = {
             "work": f"{look.__module__}:{look.__qualname__}",
-            "connections": self._procedure.connections(conf, self.batch),
+            "connections": self._procedure.connections(conf, self.batch, self._step),
             "conf": conf,
             "run_id": current_run(context).id,
             "batch": self.batch or {},
@@ -176,12 +176,13 @@ async def open_look(
 
 
 def read_connections(
-    procedure: Procedure, conf: JsonObject, batch: JsonObject | None = None
+    procedure: Procedure, conf: JsonObject, batch: JsonObject | None = None, step: Step | None = None
 ) -> dict[str, list[ClusterConnection]]:
     """Setting → the connections that it names, for a worker."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
-    return {setting: [*map(cluster_connection, names)] for setting, names in procedure.connections(conf, batch).items()}
+    named = procedure.connections(conf, batch, step)
+    return {setting: [*map(cluster_connection, names)] for setting, names in named.items()}
 
 
 @asynccontextmanager

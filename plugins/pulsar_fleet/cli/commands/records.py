@@ -14,7 +14,7 @@ from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.text import command_line, counted
+from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page, file_name
 from pulsar_fleet.evidence.verify import audit_ledger, verify_file
@@ -131,17 +131,17 @@ def runs(
 
 def _listed(rows: Sequence[RecordedRun]) -> str:
     """Those that have work to do first: running or waiting, and failed ones that a person continues or gives up."""
-    parts = {"Not ended:": [row for row in rows if not row.over], "Ended:": [row for row in rows if row.over]}
+    parts = {"Going on or failed:": [row for row in rows if not row.over], "Ended:": [row for row in rows if row.over]}
     return "\n".join(line for title, part in parts.items() if part for line in (title, *map(_line, part)))
 
 
 def _line(run: RecordedRun) -> str:
-    about = ", ".join(_about(run.conf))
+    about = listed(_about(run.conf)) if _about(run.conf) else ""
     return f"{_begun(run)}{f'  {about}' if about else ''}"
 
 
 def _about(conf: JsonObject) -> list[str]:
-    """The namespaces that the run is about, as its settings name them."""
+    """What the run is about, as its settings name it: namespaces, tenants, patterns or topics."""
     names = ("namespaces", "selection", "namespace", "topics")
     named: str | list[str] = next((conf[name] for name in names if conf.get(name)), [])
     return [named] if isinstance(named, str) else [*map(str, named)]
@@ -156,7 +156,7 @@ def _document(run: RecordedRun) -> JsonObject:
         "run": run.run_id,
         "procedure": run.procedure,
         "state": run.state,
-        "namespaces": _about(run.conf),
+        "about": _about(run.conf),
         "requested_by": run.requested_by,
         "started": utc(run.started_at).isoformat(timespec="seconds"),
     }

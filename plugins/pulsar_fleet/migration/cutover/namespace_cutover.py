@@ -42,7 +42,6 @@ from pulsar_fleet.migration.cutover.termination import (
 from pulsar_fleet.migration.facts import ConnectedClients
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings, Throttle
-from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
     TransferredCursor,
@@ -112,15 +111,15 @@ class NamespaceCutOver:
     before: OriginalSettings
     checkpoint: Checkpoint
     unterminated: Sequence[TopicName]
-    quiesce_seconds: float = QUIESCE_SECONDS
+    quiesce_seconds: float
 
     async def redirect(
         self,
         redirect: Redirect,
         *,
-        cluster_flag: ClusterFlag | None = None,
-        individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
-        require_clients: Callable[[ConnectedClients], None] = lambda _: None,
+        cluster_flag: ClusterFlag | None,
+        individually_acknowledged: IndividuallyAcknowledged,
+        require_clients: Callable[[ConnectedClients], None],
     ) -> CutOverResult:
         """Move the namespace's clients from blue to green. The throttle is lifted as soon as every partition is
         terminated and blue has closed its producers.
