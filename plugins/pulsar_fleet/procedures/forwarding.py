@@ -62,7 +62,7 @@ async def forward_acknowledgments(session: Session) -> Done:
 
 
 async def keep_forwarding(session: Session) -> Done | NotYet | Skipped:
-    """Forward again and again for `minutes`, without a worker slot; skipped without them. Cleared, it begins anew."""
+    """Forward again and again for `minutes`, without a worker slot; skipped without them. Cleared, it begins again."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.cluster.text import duration
     from pulsar_fleet.read_only.forwarding.results import ForwardingResult
@@ -101,7 +101,7 @@ async def forward_until_end(session: Session) -> str:
     (cluster,) = session.connections["cluster"]
     stopped, end = asyncio.Event(), await asyncio.to_thread(run.stored, _END)
     if end is None:
-        # Another triggerer has ended it, or the run begins anew: the worker reads which.
+        # Another triggerer has ended it, or the run begins again: the worker reads which.
         return ""
     timer = asyncio.get_running_loop().call_later(max(end - time.time(), _LEAST_SECONDS), stopped.set)
     # Positions are accepted once: a subscription that is created again later has not been.

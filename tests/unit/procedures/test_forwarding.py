@@ -59,7 +59,7 @@ def test_a_triggerer_that_comes_late_leaves_it_to_the_worker(run: Run) -> None:
     assert run.stored(forwarding._LATER) is None
 
 
-def test_a_run_whose_first_pass_failed_reports_nothing_of_an_earlier_attempt(run: Run) -> None:
+def test_a_failed_first_pass_reports_nothing_of_an_earlier_attempt(run: Run) -> None:
     run.artefacts.write_json(run.id, "results/keep_forwarding.json", FORWARDED.to_json())
     assert FORWARDING.end is not None
     ended = FORWARDING.end(run, {}, {"forward_acknowledgments": "blue does not answer."})
