@@ -3,7 +3,7 @@
 The lists are in pyproject.toml, table `tool.pulsar-fleet-words`.
 
 `python -m docs.tools.words` prints each place with an old word, the share of vague names of the code and of the tests,
-and each test whose name is too long, and fails on any of them.
+each test whose name is too long and each sentence of a page that is, and fails on any of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 CODE = ("plugins/*.py", "dags/*.py", "spark_jobs/*.py")
 TESTS = ("tests/*.py",)
+PAGES = ("docs/*.md", "*.md", "docker/*.md")
 TEXTS = (*CODE, *TESTS, "docs/*.md", "README.md", "CONTRIBUTING.md")
 GLOSSARY = "docs/glossary.md"
 EXEMPT = (GLOSSARY, "plugins/pulsar_fleet/ledger/migrations/", "tests/unit/ledger/test_migrations.py")
@@ -28,6 +29,8 @@ VAGUE = frozenset(_LISTS["vague"])
 """Names that do not say what a variable holds."""
 VAGUE_SHARE = 0.01
 TEST_NAME_LENGTH = 70
+SENTENCE_WORDS = 35
+"""More in a sentence of a page, and a reader at night reads it twice."""
 OLD_NAMES = frozenset(_LISTS["old-names"])
 """Words that no identifier contains; the glossary has the word to use."""
 OLD_PHRASES = tuple(_LISTS["old-phrases"])
@@ -77,6 +80,24 @@ def long_test_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.name
 
 
+def long_sentences(page: str) -> Iterator[tuple[int, str]]:
+    """Words and begin of each sentence with more than `SENTENCE_WORDS`; tables, code and generated parts apart."""
+    written = re.sub(
+        r"<!-- [^>]*made by make docs -->.*?<!-- end of [^>]* -->|```.*?```", "\n\n", page, flags=re.DOTALL
+    )
+    blocks = [""]
+    for line in written.splitlines():
+        apart = not line.strip() or line.lstrip().startswith(("|", "#", "<!--", "!["))
+        if apart or re.match(r"\s*([*-]|\d+\.)\s", line):
+            blocks.append("")
+        if not apart:
+            blocks[-1] += f" {line.strip()}"
+    for block in blocks:
+        for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*\[])", re.sub(r"\]\([^)]*\)", "]", block)):
+            if len(words := sentence.split()) > SENTENCE_WORDS:
+                yield len(words), " ".join(words[:8])
+
+
 def vague_share(trees: list[ast.Module]) -> tuple[int, int]:
     """How many variables and parameters have a vague name, and how many there are."""
     names = [
@@ -103,6 +124,11 @@ def main() -> int:
         for path, tree in tests.items()
         for line, name in long_test_names(tree)
     ]
+    places += [
+        f"{path}: a sentence of {words} words, at most {SENTENCE_WORDS}: {begin} …"
+        for path in tracked(*PAGES)
+        for words, begin in long_sentences(path.read_text())
+    ]
     for part, parsed in (("the code", code), ("the tests", tests)):
         vague, names = vague_share(list(parsed.values()))
         if vague >= VAGUE_SHARE * names:
@@ -111,7 +137,7 @@ def main() -> int:
     for place in places:
         print(place)
     if places:
-        print(f"{len(places)} places do not use the words of {GLOSSARY}.")
+        print(f"{len(places)} places do not use the words of {GLOSSARY}, or are too long.")
     return min(len(places), 1)
 
 
