@@ -169,10 +169,17 @@ def _only_task(procedure: Procedure) -> Any:
         try:
             _with_session(procedure, work, step, say=log.info)
         except BaseException as error:
-            # First: alerts read it, whatever else fails.
-            run.ledger.finish_run(run.id, "failed")
             reason = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
-            runner.end(procedure, run, dict(context["params"]), {step.name: reason})
+            # The ledger first, since alerts read it. What fails here must not take the place of what was found: a
+            # second look would not find it again.
+            for record in (
+                partial(run.ledger.finish_run, run.id, "failed"),
+                partial(runner.end, procedure, run, dict(context["params"]), {step.name: reason}),
+            ):
+                try:
+                    record()
+                except Exception:
+                    log.exception("The failure of %s could not be recorded", step.name)
             raise
         return _close(procedure, context, {})
 

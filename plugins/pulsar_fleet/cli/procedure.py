@@ -60,7 +60,7 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
         if resume:
             begun, conf, over = _resumed(procedure, resume, conf, yes=yes)
             if over:
-                _say_how_it_ended(terminal, procedure, begun, conf, word)
+                _say_how_it_ended(terminal, procedure, begun, conf)
         else:
             begun, conf = _begun(terminal, procedure, conf, word, yes=yes)
         documents, resumed = list[JsonObject](), bool(resume)
@@ -166,6 +166,8 @@ class _ProcedureRun:
             raise problem
         self._terminal.say((ending.report.markdown() if failed else ending.text).strip(), *ending.commands)
         if problem is None:
+            stored: JsonObject = {"state": ending.ended.name, "document": document}
+            self._run.artefacts.write_json(self._run.id, _ENDED, stored)
             return document, ExitState[ending.ended.name]
         for name, reason in failed.items():
             self._terminal.note(f"{name}: {reason}{'.' if reason == INTERRUPTED else ''}", style="red")
@@ -355,6 +357,8 @@ class _ProcedureRun:
 
 
 INTERRUPTED = "interrupted"
+_ENDED = "ended.json"
+"""How a run of a command ended that has succeeded: what a later --resume of it says."""
 
 
 def _reason(error: BaseException) -> str:
@@ -393,17 +397,27 @@ def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConn
     return {setting: [named_cluster(name, next(sides)) for name in names] for setting, names in named.items()}
 
 
-def _say_how_it_ended(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject, word: str) -> NoReturn:
-    """Finish as the run did that has ended, unless one that followed it has work to do."""
-    terminal.note(f"The run {run.id!r} has ended (succeeded): there is nothing to continue.")
-    ending = runner.ending_of(procedure, run, conf, {})
-    document: JsonObject = {"run": run.id, **ending.document}
-    state, follows = ExitState[ending.ended.name], runner.following(procedure, run, conf)
-    if isinstance(follows, NextRun) and not ((recorded := run.ledger.run(follows.id)) and recorded.over):
-        command = command_line(word, "--resume", follows.id)
-        terminal.note(f"Continue with: {command}" if recorded else follows.by_hand, *([command] if recorded else []))
-        state = ExitState.PARTLY
-    terminal.finish({"runs": [document]} if procedure.lists_runs else document, state)
+def _say_how_it_ended(terminal: Terminal, procedure: Procedure, run: Run, conf: JsonObject) -> NoReturn:
+    """Finish as the run did that has ended, and those that followed it; one of these that has work to do is named."""
+    documents = list[JsonObject]()
+    while True:
+        ended = run.stored(_ENDED)
+        if ended is None:
+            # Of Airflow, or of an earlier release.
+            raise PreconditionFailed(f"The run {run.id!r} has ended (succeeded): there is nothing to continue.")
+        documents.append(ended["document"])
+        terminal.note(f"The run {run.id!r} has ended (succeeded): there is nothing to continue.")
+        state, follows = ExitState[ended["state"]], runner.following(procedure, run, conf)
+        if not isinstance(follows, NextRun):
+            break
+        recorded = run.ledger.run(follows.id)
+        if recorded is None or not recorded.over:
+            command = command_line(procedure.word, "--resume", follows.id) if recorded else ""
+            terminal.note(f"Continue the run that follows with: {command}" if command else follows.by_hand, command)
+            state = ExitState.PARTLY
+            break
+        run, conf = Run.open(follows.id, this_process()), {**conf, **follows.settings}
+    terminal.finish({"runs": documents} if procedure.lists_runs else documents[-1], state)
 
 
 def _begun(

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _FORWARD, _KEEP = "forward_acknowledgments", "keep_forwarding"
 _END, _LATER = "forwarding-end.json", "forwarding-later.json"
+_TAKEN_SECONDS = 600.0
+"""A result is taken so long after the end, also by a retry."""
 _LEAST_SECONDS = 5.0
 """Of the passes in a triggerer, so that one can be complete."""
 
@@ -71,15 +73,19 @@ async def keep_forwarding(session: Session) -> Done | NotYet | Skipped:
     if not seconds:
         return Skipped("Acknowledgments are forwarded once: `minutes` is 0.")
     stored, end = run.stored(_LATER), run.stored(_END)
+    if end is not None and time.time() > end + _TAKEN_SECONDS:
+        # Of an attempt that has ended: this one was cleared.
+        _forget(run)
+        stored = end = None
     if stored is None and end is None:
         run.artefacts.write_json(run.id, _END, time.time() + seconds)
     if stored is None and (end is None or time.time() < end):
         return NotYet(f"Acknowledgments are forwarded for {duration(seconds)}")
-    _forget(run)
     if stored is None:
+        cluster = session.clusters["cluster"].connection.name
         raise PreconditionFailed(
-            f"Nothing was forwarded for {duration(seconds)}: {session.clusters['cluster'].connection.name} did not "
-            "answer, or the log of the triggerer says why. Start a new run."
+            f"What was forwarded in {duration(seconds)} is not known: the task was ended meanwhile, {cluster} did not "
+            "answer, or the log of the triggerer says why. Start a new run: it forwards what is left."
         )
     result = ForwardingResult.from_json(stored)
     return Done(result.headline(), result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, duration
 from pulsar_fleet.ledger.approval import APPROVAL, APPROVED, forget_approval, read_approval
@@ -38,6 +39,8 @@ from pulsar_fleet.procedures.procedure import (
 from pulsar_fleet.report.document import Report
 from pulsar_fleet.report.page import DOCUMENT, store_report
 from pulsar_fleet.report.planned_run import planned_report, unplanned_report
+
+log = logging.getLogger(__name__)
 
 _PLANNED, _PLAN, _FINDINGS, _TEXT = "planned.json", "plan.json", "findings.json", "plan.md"
 _SAID, _RESULT, _WAITED = "steps/{}.json", "results/{}.json", "waits/{}.json"
@@ -192,7 +195,13 @@ async def run_step(step: Step, session: Session) -> Said:
         store_result(session, step.name, said.result)
     if isinstance(said, str | Done | Unmet):
         text = said if isinstance(said, str) else said.said
-        session.run.artefacts.write_json(session.run.id, session.stored_at(_SAID.format(step.name)), text)
+        try:
+            session.run.artefacts.write_json(session.run.id, session.stored_at(_SAID.format(step.name)), text)
+        except FleetError:
+            # What a watch has restored and found a second look would not find again.
+            if not isinstance(said, Unmet):
+                raise
+            log.exception("What %s has found could not be stored: %s", step.name, text)
     return said
 
 
@@ -319,28 +328,24 @@ def has_ended(run: Run, name: str) -> bool:
 
 
 def end(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
-    """What the run says at its end; stores the report.
+    """What the run says at its end, by the procedure or by what its steps said; stores the report.
 
     :param failed: step → why it failed.
     """
-    ending = ending_of(procedure, run, conf, failed)
+    if procedure.check and procedure.begun is None and not is_planned(run):
+        undo = (procedure.undo or undo_commands)(run, conf)
+        report = unplanned_report(failed, undo, changed=may_have_changed(run))
+        ending = Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)
+    elif procedure.end:
+        ending = procedure.end(run, conf, failed)
+    else:
+        report = _report(procedure, run, failed)
+        document, undo = {"report": report.markdown()}, undo_commands(run, conf)
+        ending = Ending(report=report, text=report.markdown(), document=document, undo=undo)
     # A report of an earlier try is none of a run that has succeeded since.
     if not ending.has_page and (ending.stored or failed or run.artefacts.find(run.id, DOCUMENT)):
         store_report(run, ending.report)
     return ending
-
-
-def ending_of(procedure: Procedure, run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
-    """What the run says at its end, by the procedure or by what its steps said."""
-    if procedure.check and procedure.begun is None and not is_planned(run):
-        undo = (procedure.undo or undo_commands)(run, conf)
-        report = unplanned_report(failed, undo, changed=may_have_changed(run))
-        return Ending(report=report, text=report.markdown(), document={"report": report.markdown()}, undo=undo)
-    if procedure.end:
-        return procedure.end(run, conf, failed)
-    report = _report(procedure, run, failed)
-    document, undo = {"report": report.markdown()}, undo_commands(run, conf)
-    return Ending(report=report, text=report.markdown(), document=document, undo=undo)
 
 
 def _report(procedure: Procedure, run: Run, failed: Mapping[str, str]) -> Report:

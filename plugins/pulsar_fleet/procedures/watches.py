@@ -36,7 +36,8 @@ async def judged(
             texts = await look()
         except FleetError as error:
             errors.append(error)
-            if one_cluster and isinstance(error, Unavailable):
+            # With a status it has answered, for one topic.
+            if one_cluster and isinstance(error, Unavailable) and error.status is None:
                 break
             continue
         for text in texts:

@@ -11,7 +11,7 @@ import pytest
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.procedures.procedure import Session, Unmet
-from pulsar_fleet.procedures.watches import judged
+from pulsar_fleet.procedures.watches import OVERRIDE_WATCH, judged
 
 DOWN, DENIED = Unavailable("green does not answer."), PermissionDenied("green denies it.")
 
@@ -52,6 +52,20 @@ def test_one_cluster_that_does_not_answer_is_not_asked_again() -> None:
     looks = map(look, [["Restored."], DOWN, ["Never read."]])
     told = asyncio.run(judged(session([]), looks, "Fine.", one_cluster=True))
     assert told == Unmet("Restored.\ngreen does not answer.")
+
+
+def test_one_topic_that_is_not_served_holds_up_no_other_namespace() -> None:
+    looks = map(look, [Unavailable("503 for a topic.", status=503), ["Restored."]])
+    told = asyncio.run(judged(session([]), looks, "Fine.", one_cluster=True))
+    assert told == Unmet("Restored.\n503 for a topic.")
+
+
+def test_a_retired_cluster_that_is_gone_holds_up_no_restoration() -> None:
+    conf = {"clusters": ["pulsar_blue"], "retired": ["pulsar_gone"], "restore": True}
+    restores, finds = OVERRIDE_WATCH.each
+    assert OVERRIDE_WATCH.connections(conf) == {"clusters": ["pulsar_blue"]}
+    assert OVERRIDE_WATCH.connections(conf, step=restores) == {"clusters": ["pulsar_blue"]}
+    assert OVERRIDE_WATCH.connections(conf, step=finds)["retired"] == ["pulsar_gone"]
 
 
 def session(said: list[str]) -> Session:
