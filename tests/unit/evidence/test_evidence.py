@@ -438,10 +438,14 @@ def test_runs_are_listed_and_shown(run: Run) -> None:
         subprocess.run([sys.executable, "-m", "pulsar_fleet.cli", "runs", *words], capture_output=True, text=True)
         for words in ((), (RUN, "--json"), ("cli/none",))
     )
-    assert [line.split()[3:] for line in listed.stdout.splitlines()] == [
-        ["succeeded", "apply", f"{RUN}/contents"],
-        ["succeeded", "migrate_namespaces", RUN],
-    ]
+    title, *lines = listed.stdout.splitlines()
+    assert (title, [line.split()[3:6] for line in lines]) == (
+        "Ended:",
+        [
+            ["succeeded", "apply", f"{RUN}/contents"],
+            ["succeeded", "migrate_namespaces", RUN],
+        ],
+    )
     document = json.loads(shown.stdout)
     assert document["changes"] == ["green: 1 applied"]
     assert document["verdict"] == [f"{HOSTILE} PASS: equal"]
