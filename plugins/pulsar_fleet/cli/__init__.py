@@ -46,6 +46,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "reconcile": "reconciliation:RECONCILIATION",
         "sync-metadata": "metadata",
     },
+    "Move applications": {"clients": "clients"},
     "Records": {"runs": "records", "evidence": "records"},
     "Install": {"airflow": "airflow"},
 }

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperatorLink
 from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.operators.procedure import ProcedureTask
 from pulsar_fleet.airflow.sensors.step import StepSensor
-from pulsar_fleet.airflow.web import metrics
+from pulsar_fleet.airflow.web import clients, metrics
 from pulsar_fleet.airflow.web.app import app
 from pulsar_fleet.airflow.web.pages import PREFIX, pages, stored_report
 from pulsar_fleet.cluster.errors import FleetError
@@ -76,6 +76,7 @@ class PulsarFleetPlugin(AirflowPlugin):
     fastapi_apps = [  # noqa: RUF012 Airflow declares it so
         {"app": app, "url_prefix": PREFIX, "name": "Pulsar Fleet"},
         {"app": metrics.app, "url_prefix": metrics.PREFIX, "name": "Pulsar Fleet metrics"},
+        {"app": clients.app, "url_prefix": clients.PREFIX, "name": "Pulsar Fleet clients"},
     ]
     external_views = [  # noqa: RUF012 Airflow declares it so
         {

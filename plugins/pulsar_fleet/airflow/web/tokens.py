@@ -1,0 +1,35 @@
+"""Routes behind a token of their own: their readers have no login of Airflow."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Header, HTTPException
+
+_SCHEME = "Bearer "
+
+
+def token_of(variable: str) -> Callable[[str], None]:
+    """What a route depends on: 404 unless a token is configured, 401 for another one.
+
+    :param variable: names its file, which is read each time. It may have several tokens, a line each, so that one can
+        be replaced while readers still send the other.
+    """
+
+    def require_token(authorization: Annotated[str, Header()] = "") -> None:
+        name = os.environ.get(variable)
+        try:
+            tokens = Path(name).read_text().split() if name else []
+        except OSError as error:
+            raise HTTPException(503, f"{variable} names a file that cannot be read: {error.strerror}.") from error
+        if not tokens:
+            raise HTTPException(404)
+        given = authorization.removeprefix(_SCHEME) if authorization.startswith(_SCHEME) else ""
+        if not any([hmac.compare_digest(given.encode(), token.encode()) for token in tokens]):
+            raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
+
+    return require_token

@@ -1,0 +1,210 @@
+"""The connection documents of all groups as files, which whoever serves them may read without this package.
+
+`<root>/<group>.json` is what clients read, and `<root>/<group>/published.json` says which version that is: Airflow's
+server serves it, and nothing else. `<root>/<group>/000007.json` is written before both, so that a process which dies in
+between leaves a version that was not published, and no client that follows something which nobody has recorded.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from pulsar_fleet.clients.document import GROUP, ConnectionDocument, require_group
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.artefacts import default_home
+
+CLIENTS_VARIABLE = "PULSAR_FLEET_CLIENTS"
+_PUBLISHED = "published.json"
+_VERSION = re.compile(r"(\d{6,})\.json")
+_READABLE = 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One version of the document of a group.
+
+    :param by: who published it, and from where.
+    :param at: ISO 8601, UTC.
+    :param cluster: the own name of the cluster to which its address led.
+    """
+
+    group: str
+    version: int
+    document: ConnectionDocument
+    cluster: str
+    by: str
+    at: str
+    why: str = ""
+
+    def to_json(self) -> JsonObject:
+        """As it is stored."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**values, "document": self.document.to_json()}
+
+    @classmethod
+    def from_json(cls, stored: JsonObject) -> Self:
+        """Read what `to_json` wrote, also that of a later release."""
+        known = {one.name: stored[one.name] for one in fields(cls) if one.name in stored}
+        return cls(**{**known, "document": ConnectionDocument.from_json(stored["document"])})
+
+
+class ConnectionDocuments:
+    """The documents in one folder, which every process that publishes has mounted."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @classmethod
+    def open(cls, folder: str = "") -> Self:
+        """Open the folder (default PULSAR_FLEET_CLIENTS, else one beside the ledger); nothing is created."""
+        chosen = (folder or os.environ.get(CLIENTS_VARIABLE) or str(default_home() / "clients")).removeprefix("file://")
+        if "://" in chosen:
+            raise InvalidRequest(
+                f"{CLIENTS_VARIABLE} {chosen!r} is not a folder: a bucket cannot refuse the second of two who publish "
+                "at once. Name a folder, and copy it into the bucket."
+            )
+        return cls(Path(chosen))
+
+    def groups(self) -> list[str]:
+        """Every group that has a document, by name."""
+        if not self._root.is_dir():
+            return []
+        return sorted(
+            path.parent.name for path in self._root.glob(f"*/{_PUBLISHED}") if GROUP.fullmatch(path.parent.name)
+        )
+
+    def published(self, group: str) -> Publication | None:
+        """The version that clients have been given last; None if the group has none. What a person has written into
+        the file that clients read is no version."""
+        path = self._root / require_group(group) / _PUBLISHED
+        return _read(path) if path.exists() else None
+
+    def history(self, group: str) -> list[Publication]:
+        """Every recorded version that can be read, the newest first; the first one may not have been published."""
+        versions: list[Publication] = []
+        for number in sorted(self._numbers(group), reverse=True):
+            try:
+                versions.append(_read(self._record(group, number)))
+            except InvalidRequest:
+                # It is damaged: that must not keep anybody from moving the group.
+                continue
+        return versions
+
+    def newest(self, group: str) -> int:
+        """The number of the newest recorded version, 0 without one; for `publish`."""
+        return max(self._numbers(group), default=0)
+
+    def problem(self, group: str) -> str:
+        """Why clients may read something else than what was published last; empty where they do not."""
+        published, path = self.published(group), self._root / f"{group}.json"
+        if published is None:
+            return ""
+        try:
+            served = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            served = f"nothing that can be read ({type(error).__name__})"
+        if served != published.document.to_json():
+            return (
+                f"Clients that read {path.name} find {served}, which is not what was published last: somebody has "
+                f"changed it, or a process died. Run clients set with the cluster where {group} belongs."
+            )
+        if (newest := self.newest(group)) != published.version:
+            return (
+                f"Version {newest} of {group} was recorded and not published: somebody publishes it now, or a process "
+                f"died, and clients follow version {published.version}. Run clients set with the cluster where {group} "
+                "belongs."
+            )
+        return ""
+
+    def publish(
+        self, group: str, document: ConnectionDocument, *, cluster: str, by: str, why: str, expected: int
+    ) -> Publication:
+        """Record the next version, then give it to clients.
+
+        :param expected: what `newest` said when the caller decided.
+        :raises PreconditionFailed: somebody else has recorded a version meanwhile; nothing was changed.
+        :raises InvalidRequest: the document is not valid, or the folder cannot be written.
+        """
+        document.require_valid()
+        folder = self._root / require_group(group)
+        with self._writing(group):
+            folder.mkdir(parents=True, exist_ok=True)
+        with self._writing(group), self._alone(folder):
+            if self.newest(group) != expected:
+                raise PreconditionFailed(
+                    f"Somebody else has published a document of {group} meanwhile: nothing was changed. Look again: "
+                    f"pulsar-fleet clients show {group}."
+                )
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            made = Publication(
+                group=group, version=expected + 1, document=document, cluster=cluster, by=by, at=at, why=why
+            )
+            _replace(self._record(group, made.version), made.to_json())
+            _replace(folder / _PUBLISHED, made.to_json())
+            _replace(self._root / f"{group}.json", document.to_json())
+            if self.published(group) != made or self.problem(group):
+                raise InvalidRequest(
+                    f"Version {made.version} of {group} was written and reads otherwise: look at it with pulsar-fleet "
+                    f"clients show {group}, and at the disk of {self._root}."
+                )
+        return made
+
+    def _numbers(self, group: str) -> list[int]:
+        folder = self._root / require_group(group)
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]
+
+    def _record(self, group: str, version: int) -> Path:
+        return self._root / group / f"{version:06}.json"
+
+    @contextmanager
+    def _alone(self, folder: Path) -> Iterator[None]:
+        """One process at a time publishes for a group; a second one waits."""
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _writing(self, group: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InvalidRequest(
+                f"The connection document of {group} under {self._root} cannot be written: {error.strerror or error}. "
+                f"Let this process write there, or name another folder in {CLIENTS_VARIABLE}. What clients read: "
+                f"pulsar-fleet clients show {group}."
+            ) from error
+
+
+def _read(path: Path) -> Publication:
+    try:
+        return Publication.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError, InvalidRequest) as error:
+        raise InvalidRequest(
+            f"{path} is not a record of a connection document ({type(error).__name__}). Clients of Airflow's server "
+            "stay where they are. Run clients set with the cluster where the group belongs."
+        ) from error
+
+
+def _replace(path: Path, document: JsonObject) -> None:
+    """Write the whole file or nothing, for readers of any user."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with draft.open("w") as file:
+            file.write(f"{json.dumps(document, indent=1)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.chmod(_READABLE)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

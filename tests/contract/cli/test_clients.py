@@ -1,0 +1,247 @@
+"""`pulsar-fleet clients`: live applications move to the other cluster and back, and none of their messages is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pulsar
+import pytest
+import uvicorn
+from tests.support.replication import know_each_other, replicate, wait_linked
+from tests.support.shell import Shell
+
+from pulsar_fleet.airflow.web import clients as route
+from pulsar_fleet.clients.document import TOKEN_PLUGIN
+from pulsar_fleet.clients.provider import DocumentProvider
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
+
+DONE, ERROR, USAGE, DIFFERENT, REFUSED = 0, 1, 2, 3, 4
+
+
+@pytest.fixture
+def documents(shell: Shell) -> ConnectionDocuments:
+    folder = str(shell.folder / "clients")
+    shell.environment[CLIENTS_VARIABLE] = folder
+    return ConnectionDocuments.open(folder)
+
+
+async def replicated_both_ways(on_blue: AdminClient, on_green: AdminClient, name: NamespaceName) -> TopicName:
+    """An empty topic on both clusters, whose messages each copies to the other."""
+    await know_each_other(on_blue, on_green)
+    await replicate(on_blue, on_green, name)
+    topic, names = TopicName(name, "events"), [await on_blue.cluster_name(), await on_green.cluster_name()]
+    for admin in (on_blue, on_green):
+        await admin.create_topic(topic)
+    await on_green.post(f"/namespaces/{name.path}/replication", names)
+    await wait_linked(on_blue, [topic], names[1])
+    await wait_linked(on_green, [topic], names[0])
+    return topic
+
+
+class Traffic:
+    """One application that follows the document: what it was acknowledged, and what it received."""
+
+    def __init__(self, document: Path, topic: TopicName) -> None:
+        self.sent: set[bytes] = set()
+        self.received: Counter[bytes] = Counter()
+        self.gap = 0.0
+        self._stopped = threading.Event()
+        self._client = pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2))
+        self._producer = self._client.create_producer(str(topic), send_timeout_millis=60_000, batching_enabled=False)
+        self._consumer = self._client.subscribe(
+            str(topic),
+            "application",
+            consumer_type=pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            replicate_subscription_state_enabled=True,
+        )
+        self._threads = [threading.Thread(target=work) for work in (self._publish, self._receive)]
+
+    @contextmanager
+    def running(self) -> Iterator[Traffic]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stopped.set()
+            for thread in self._threads:
+                thread.join()
+            self._client.close()
+
+    def _publish(self) -> None:
+        last, number = time.monotonic(), 0
+        while not self._stopped.wait(0.02):
+            content = b"%d" % number
+            self._producer.send(content)
+            self.sent.add(content)
+            self.gap, last, number = max(self.gap, time.monotonic() - last), time.monotonic(), number + 1
+
+    def _receive(self) -> None:
+        while not self._stopped.is_set() or self.sent - self.received.keys():
+            try:
+                message = self._consumer.receive(500)
+            except pulsar.Timeout:
+                continue
+            self.received[message.data()] += 1
+            self._consumer.acknowledge(message)
+
+
+async def wait_connected(admin: AdminClient, topic: TopicName) -> None:
+    """Until the producer and the consumer of the application are there."""
+    async with asyncio.timeout(60):
+        while True:
+            stats = await admin.stats(topic)
+            consumers = (stats["subscriptions"].get("application") or {}).get("consumers")
+            if consumers and [one for one in stats["publishers"] if not one["producerName"].startswith("pulsar.repl")]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_live_applications_move_there_and_back_and_lose_nothing(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    topic = await replicated_both_ways(on_blue, on_green, new_namespace())
+    blue, green = shell.sides
+    made = shell.run("clients", "set", "orders", blue, "--new", "--yes", "--json")
+    assert (made.state, made.document["version"], made.document["changed"]) == (DONE, 1, True), made.err
+    with Traffic(shell.folder / "clients" / "orders.json", topic).running() as traffic:
+        await wait_connected(on_blue, topic)
+        for side, admin in ((green, on_green), (blue, on_blue)):
+            moved = await asyncio.to_thread(shell.run, "clients", "set", "orders", side, "--yes", "--why", "a test")
+            assert moved.state == DONE, moved.err
+            await wait_connected(admin, topic)
+            before = len(traffic.sent)
+            await asyncio.sleep(1)
+            assert len(traffic.sent) > before
+    assert traffic.sent - traffic.received.keys() == set()
+    assert len(traffic.sent) > 100
+    assert [one.why for one in documents.history("orders")] == ["a test", "a test", ""]
+    asked = [run for run in Ledger.open().newest_runs(9) if run.procedure == "set_clients"]
+    assert {run.state for run in asked} == {"succeeded"}
+    shown = shell.run("clients", "show", "orders")
+    assert (shown.state, "version 3" in shown.out) == (DONE, True)
+
+
+PROGRAM = Path(__file__).with_name("Followed.java")
+
+
+@contextmanager
+def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The documents of a folder, as Airflow's server has them: their address."""
+    (folder / "token").write_text("t0")
+    monkeypatch.setenv(route.TOKEN_VARIABLE, str(folder / "token"))
+    monkeypatch.setenv(CLIENTS_VARIABLE, str(folder / "clients"))
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        server = uvicorn.Server(uvicorn.Config(route.app, log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.mark.long
+async def test_a_java_client_follows_the_document_of_the_server(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    clusters: Sandbox,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = await replicated_both_ways(on_blue, on_green, new_namespace())
+    blue, green = shell.sides
+    assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    path = f"{jars_for(DEFAULT_VERSION)}/*:{shell.folder}"
+    subprocess.run(["javac", "-cp", path, "-d", shell.folder, PROGRAM], check=True, timeout=60)
+    with served(shell.folder, monkeypatch) as address:
+        words = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, PROGRAM.stem, clusters["blue"].service_url]
+        running = subprocess.Popen(
+            [*words, f"{address}/orders", "t0", str(topic)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            await wait_connected(on_blue, topic)
+            for side, admin in ((green, on_green), (blue, on_blue)):
+                assert (await asyncio.to_thread(shell.run, "clients", "set", "orders", side, "--yes")).state == DONE
+                await wait_connected(admin, topic)
+            out, _ = await asyncio.to_thread(running.communicate, "\n", 120)
+        finally:
+            running.kill()
+    sent, lost = map(int, out.split()[-2:])
+    assert (sent > 100, lost) == (True, 0)
+
+
+def test_what_nobody_may_follow_is_refused_and_the_old_document_stays(
+    shell: Shell, documents: ConnectionDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue, green = shell.sides
+    # Of the cluster for which the shell was set up: it must not be published as the address of another one.
+    shell.environment["PULSAR_FLEET_SOURCE_SERVICE_URL"] = "pulsar://127.0.0.1:9"
+    made = shell.run("clients", "set", "orders", blue, "--new", "--yes")
+    assert (made.state, "begins at its own default" in made.out) == (DONE, True), made.err
+    first = documents.published("orders")
+    assert first is not None
+    assert (first.cluster, first.document.service_url.endswith(":9")) == ("blue", False)
+    on_blue = first.document.service_url
+    tls = on_blue.replace("pulsar:", "pulsar+ssl:")
+    for words, state, said in (
+        (("orders", "http://127.0.0.1:9"), ERROR, "127.0.0.1:9"),
+        (("orders", green, "--service-url", "http://green:8080"), USAGE, "is not a service URL"),
+        (("orders", green, "--service-url", "pulsar://127.0.0.1:9"), REFUSED, "It is not known that"),
+        (("orders", green, "--service-url", on_blue), REFUSED, "It is not known that"),
+        (("orders", green, "--service-url", tls, "--unverified"), USAGE, "differ in TLS"),
+        (("orders", green, "--auth-plugin", "T", "--auth-parameters", "token:e"), USAGE, "is no class"),
+        (("Orders", green), USAGE, "is not a name of a group"),
+        (("ordres", green), USAGE, "add --new"),
+        (("orders", "pulsar_none"), USAGE, "pulsar_none"),
+    ):
+        refused = shell.run("clients", "set", *words, "--yes")
+        assert (refused.state, said in refused.err) == (state, True), refused.err
+    assert shell.run("clients", "set", "orders", green).state == REFUSED
+    planned = shell.run("clients", "set", "orders", green, "--dry-run", "--json")
+    assert (planned.state, planned.document["changed"]) == (DONE, False)
+    same = shell.run("clients", "set", "orders", blue, "--yes", "--json")
+    assert (same.state, same.document["changed"]) == (DONE, False)
+    assert documents.newest("orders") == 1
+    (shell.folder / "clients" / "orders.json").write_text("{}")
+    edited = shell.run("clients", "show")
+    assert (edited.state, "which is not what was published last" in edited.err) == (DIFFERENT, True)
+    assert shell.run("clients", "set", "orders", blue, "--yes").state == DONE
+    assert shell.run("clients", "show").state == DONE
+    assert shell.run("clients", "show", "none").state == ERROR
+
+
+def test_files_of_a_cluster_stay_with_it(shell: Shell, documents: ConnectionDocuments) -> None:
+    blue, green = shell.sides
+    plugin = ("--auth-plugin", TOKEN_PLUGIN, "--auth-parameters")
+    assert shell.run("clients", "set", "orders", blue, "--new", *plugin, "file:///blue/token", "--yes").state == DONE
+    kept = shell.run("clients", "set", "orders", green, "--yes")
+    assert (kept.state, "a Java client would keep it on the other cluster" in kept.err) == (USAGE, True)
+    moved = shell.run("clients", "set", "orders", green, *plugin, "file:///green/token", "--yes")
+    assert (moved.state, "file:///blue/token → file:///green/token" in moved.out) == (DONE, True), moved.err
+    # Back needs no path from memory.
+    assert shell.run("clients", "set", "orders", blue, "--yes").state == DONE
+    published = documents.published("orders")
+    assert published is not None
+    assert (published.version, published.document.auth_parameters) == (3, "file:///blue/token")
