@@ -99,9 +99,38 @@ def test_what_clients_read_is_readable_for_any_user(documents: ConnectionDocumen
         publish(documents, BLUE, 0)
     finally:
         os.umask(umask)
-    served = tmp_path / "clients" / "orders.json"
-    assert json.loads(served.read_text()) == {"serviceUrl": "pulsar://blue:6650"}
-    assert stat.S_IMODE(served.stat().st_mode) == 0o644
+    root = tmp_path / "clients"
+    assert json.loads((root / "orders.json").read_text()) == {"serviceUrl": "pulsar://blue:6650"}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
+    folders = {"clients": 0o755, "orders": 0o755}
+    assert modes == {**folders, **dict.fromkeys(("orders.json", "published.json", "000001.json", ".lock"), 0o644)}
+
+
+def test_who_may_write_into_the_folder_may_publish_for_every_group(tmp_path: Path) -> None:
+    root = tmp_path / "shared"
+    root.mkdir()
+    root.chmod(0o2775)
+    publish(ConnectionDocuments(root), BLUE, 0)
+    modes = {name: stat.S_IMODE((root / name).stat().st_mode) for name in ("orders", "orders/.lock")}
+    assert modes == {"orders": 0o2775, "orders/.lock": 0o664}
+
+
+def test_a_disk_that_is_full_leaves_clients_where_they_are(
+    documents: ConnectionDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = publish(documents, BLUE, 0)
+
+    def full(path: Path, document: JsonObject) -> Path:
+        if path.name == "orders.json":
+            raise OSError(28, "No space left on device")
+        return draft(path, document)
+
+    draft = store._draft
+    with monkeypatch.context() as filled:
+        filled.setattr(store, "_draft", full)
+        with pytest.raises(InvalidRequest, match="No space left on device"):
+            publish(documents, GREEN, 1)
+    assert (documents.published("orders"), documents.newest("orders"), documents.problem("orders")) == (before, 1, "")
 
 
 def test_of_those_who_publish_at_once_all_but_one_are_refused(documents: ConnectionDocuments) -> None:
@@ -133,11 +162,11 @@ def test_a_process_that_died_moves_nobody_whom_it_did_not_publish(
     publish(documents, BLUE, 0)
     replace, done = store._replace, list[Path]()
 
-    def dying(path: Path, document: JsonObject) -> None:
+    def dying(path: Path) -> None:
         if len(done) == written:
             raise KeyboardInterrupt
         done.append(path)
-        replace(path, document)
+        replace(path)
 
     with monkeypatch.context() as killed:
         killed.setattr(store, "_replace", dying)
@@ -194,7 +223,7 @@ def test_the_route_serves_what_was_published_to_readers_with_the_token(
     http = TestClient(route.app)
     assert http.get("/orders").status_code == 404
     # Two, while one replaces the other.
-    (tmp_path / "token").write_text("t0\nt1\n")
+    (tmp_path / "token").write_text("t0\nt1 with a space\n")
     monkeypatch.setenv(route.TOKEN_VARIABLE, str(tmp_path / "token"))
     assert http.get("/orders").status_code == 401
     reader = {"Authorization": "Bearer t0"}
@@ -206,7 +235,7 @@ def test_the_route_serves_what_was_published_to_readers_with_the_token(
     (tmp_path / "clients" / "orders.json").write_text('{"serviceUrl": "http://elsewhere"}')
     assert http.get("/orders", headers=reader).json() == {"serviceUrl": "pulsar://blue:6650"}
     assert "which is not what was published last" in documents.problem("orders")
-    assert http.get("/orders", headers={"Authorization": "Bearer t1"}).status_code == 200
+    assert http.get("/orders", headers={"Authorization": "Bearer t1 with a space"}).status_code == 200
     (tmp_path / "clients" / "orders" / "published.json").write_text("{")
     broken = http.get("/orders", headers=reader)
     assert (broken.status_code, str(tmp_path) in broken.text) == (503, False)
@@ -276,6 +305,21 @@ def test_a_client_that_cannot_read_begins_where_it_was_last(tmp_path: Path) -> N
     assert begins(default=default, copy=str(copy)) == "pulsar://green:6650"
 
 
+def test_a_copy_that_cannot_be_kept_holds_up_no_client_and_is_kept_later(tmp_path: Path) -> None:
+    path, copy = tmp_path / "orders.json", tmp_path / "later" / "copy.json"
+    path.write_text('{"serviceUrl": "pulsar://green:6650"}')
+    provider = DocumentProvider(path.as_uri(), copy=str(copy), poll_seconds=0.02)
+    assert provider.initial_service_info().service_url == "pulsar://green:6650"
+    provider.initialize(lambda _: None)
+    copy.parent.mkdir()
+    for _ in range(100):
+        if copy.exists():
+            break
+        threading.Event().wait(0.05)
+    provider.close()
+    assert json.loads(copy.read_text()) == {"serviceUrl": "pulsar://green:6650"}
+
+
 @pytest.fixture
 def server() -> Iterator[tuple[str, dict[str, str], list[str | None]]]:
     """Its address, where it redirects to by path, and the credentials that it got."""
@@ -309,7 +353,7 @@ def test_nobody_else_is_asked_where_to_go_and_gets_the_token(
     redirects["/renamed"] = f"{address}/orders"
     for path, credentials in (("/orders", ["Bearer t0"]), ("/renamed", ["Bearer t0", None])):
         got.clear()
-        info = DocumentProvider(f"{address}{path}?signature=s3cret", token=lambda: "t0").initial_service_info()
+        info = DocumentProvider(f"{address}{path}?signature=s3cret", token=lambda: "t0\n").initial_service_info()
         assert (info.service_url, got) == ("pulsar://green:6650", credentials)
     got.clear()
     with pytest.raises(ValueError, match="redirected to another server"):

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from socket import gethostname
 
@@ -125,14 +125,16 @@ def require_approval(
         raise PreconditionFailed(f"The {subject or about} was not approved. {state}.")
 
 
-def require_permitted(*, yes: bool) -> None:
+def require_permitted(*, yes: bool, by_another: bool = True) -> None:
     """Refuse a change that the operator of a command decides alone, where this installation wants another person's yes.
 
     :param yes: `--yes` was given.
+    :param by_another: whether a rule counts that wants another person than the one who asks.
     """
     rules = ApprovalRules.of()
     if yes:
         rules.require_unasked("--yes")
+    rules = rules if by_another else replace(rules, other_person=False)
     rules.require_approver([this_user()], this_user())
 
 

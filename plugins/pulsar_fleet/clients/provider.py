@@ -58,6 +58,8 @@ class DocumentProvider(pulsar.ServiceInfoProvider):  # type: ignore[misc]
         self._authentication = authentication
         self._poll_seconds = poll_seconds
         self._followed: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
+        self._kept_badly = False
         self._problem = ""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -73,7 +75,8 @@ class DocumentProvider(pulsar.ServiceInfoProvider):  # type: ignore[misc]
             except Exception as error:
                 self._say(error)
             else:
-                self._follow_now(document)
+                self._followed = document
+                self._keep()
                 return info
         if not self._default:
             raise ValueError(f"{self._shown} does not say where to connect: {self._problem}")
@@ -100,17 +103,26 @@ class DocumentProvider(pulsar.ServiceInfoProvider):  # type: ignore[misc]
                 if document != self._followed and not self._stopped.is_set():
                     update(self._info(document))
                     log.info("%s: the client moves to %s", self._shown, document["serviceUrl"])
-                    self._follow_now(document)
+                    self._followed = document
+                self._keep()
                 self._problem = ""
             except Exception as error:
                 self._say(error)
 
-    def _follow_now(self, document: dict[str, Any]) -> None:
-        self._followed = document
-        if self._copy:
+    def _keep(self) -> None:
+        """Keep what is followed, at the next read if it cannot be now."""
+        if self._copy is None or self._kept == self._followed:
+            return
+        try:
             draft = self._copy.with_name(f"{self._copy.name}.{os.getpid()}.new")
-            draft.write_text(json.dumps(document))
+            draft.write_text(json.dumps(self._followed))
             draft.replace(self._copy)
+        except OSError as error:
+            if not self._kept_badly:
+                log.warning("%s cannot be kept, a restart may begin elsewhere: %s", self._copy, error)
+            self._kept_badly = True
+        else:
+            self._kept, self._kept_badly = self._followed, False
 
     def _say(self, error: Exception) -> None:
         """Once for each problem."""
@@ -128,7 +140,7 @@ class DocumentProvider(pulsar.ServiceInfoProvider):  # type: ignore[misc]
     def _fetched(self) -> dict[str, Any]:
         request = urllib.request.Request(self._url)  # noqa: S310 the application's own address
         if self._token:
-            request.add_unredirected_header("Authorization", f"Bearer {self._token()}")
+            request.add_unredirected_header("Authorization", f"Bearer {self._token().strip()}")
         with _OPENER.open(request, timeout=_READ_SECONDS) as answer:
             return _checked(answer.read(_MOST_BYTES))
 

@@ -7,10 +7,12 @@ between leaves a version that was not published, and no client that follows some
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -26,7 +28,7 @@ from pulsar_fleet.ledger.artefacts import default_home
 CLIENTS_VARIABLE = "PULSAR_FLEET_CLIENTS"
 _PUBLISHED = "published.json"
 _VERSION = re.compile(r"(\d{6,})\.json")
-_READABLE = 0o644
+_READABLE, _FOLDER = 0o644, 0o755
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,11 @@ class ConnectionDocuments:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    @property
+    def folder(self) -> str:
+        """Where they are."""
+        return str(self._root)
 
     @classmethod
     def open(cls, folder: str = "") -> Self:
@@ -137,8 +144,6 @@ class ConnectionDocuments:
         """
         document.require_valid()
         folder = self._root / require_group(group)
-        with self._writing(group):
-            folder.mkdir(parents=True, exist_ok=True)
         with self._writing(group), self._alone(folder):
             if self.newest(group) != expected:
                 raise PreconditionFailed(
@@ -149,9 +154,17 @@ class ConnectionDocuments:
             made = Publication(
                 group=group, version=expected + 1, document=document, cluster=cluster, by=by, at=at, why=why
             )
-            _replace(self._record(group, made.version), made.to_json())
-            _replace(folder / _PUBLISHED, made.to_json())
-            _replace(self._root / f"{group}.json", document.to_json())
+            # All are written before the first one counts: a disk that is full leaves clients where they are.
+            contents = {
+                self._record(group, made.version): made.to_json(),
+                folder / _PUBLISHED: made.to_json(),
+                self._root / f"{group}.json": document.to_json(),
+            }
+            with contextlib.ExitStack() as drafts:
+                for path, content in contents.items():
+                    drafts.callback(_draft(path, content).unlink, missing_ok=True)
+                for path in contents:
+                    _replace(path)
             if self.published(group) != made or self.problem(group):
                 raise InvalidRequest(
                     f"Version {made.version} of {group} was written and reads otherwise: look at it with pulsar-fleet "
@@ -169,8 +182,18 @@ class ConnectionDocuments:
 
     @contextmanager
     def _alone(self, folder: Path) -> Iterator[None]:
-        """One process at a time publishes for a group; a second one waits."""
-        with (folder / ".lock").open("w") as lock:
+        """One process at a time publishes for a group; a second one waits. Who may write into the folder of all groups
+        may publish for each of them, and everybody may read, whatever the umask of who came first."""
+        if not self._root.exists():
+            self._root.mkdir(parents=True)
+            self._root.chmod(_FOLDER)
+        shared = self._root.stat().st_mode & (stat.S_IWGRP | stat.S_ISGID)
+        folder.mkdir(exist_ok=True)
+        with (folder / ".lock").open("a") as lock:
+            # Only its owner can, and has done it before.
+            with contextlib.suppress(PermissionError):
+                folder.chmod(_FOLDER | shared)
+                Path(lock.name).chmod(_READABLE | (shared & stat.S_IWGRP))
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -196,15 +219,20 @@ def _read(path: Path) -> Publication:
         ) from error
 
 
-def _replace(path: Path, document: JsonObject) -> None:
-    """Write the whole file or nothing, for readers of any user."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with draft.open("w") as file:
-            file.write(f"{json.dumps(document, indent=1)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(_READABLE)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+def _draft(path: Path, document: JsonObject) -> Path:
+    """Write beside a file what is to take its place, for readers of any user."""
+    draft = _draft_of(path)
+    with draft.open("w") as file:
+        file.write(f"{json.dumps(document, indent=1)}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.chmod(_READABLE)
+    return draft
+
+
+def _replace(path: Path) -> None:
+    _draft_of(path).replace(path)
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}.new")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import threading
@@ -16,13 +17,14 @@ import pulsar
 import pytest
 import uvicorn
 from tests.support.replication import know_each_other, replicate, wait_linked
-from tests.support.shell import Shell
+from tests.support.shell import Said, Shell
 
 from pulsar_fleet.airflow.web import clients as route
 from pulsar_fleet.clients.document import TOKEN_PLUGIN
 from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_sandbox import Sandbox
@@ -230,18 +232,58 @@ def test_what_nobody_may_follow_is_refused_and_the_old_document_stays(
     assert shell.run("clients", "set", "orders", blue, "--yes").state == DONE
     assert shell.run("clients", "show").state == DONE
     assert shell.run("clients", "show", "none").state == ERROR
+    # Its admin API does not answer, and its brokers do: clients can be moved back all the same.
+    away = ("http://127.0.0.1:9", "--service-url", on_blue, "--unverified", "--dry-run", "--json")
+    assert shell.run("clients", "set", "orders", *away).state == DONE
+    # One of two hosts is another cluster's.
+    planned = shell.run("clients", "set", "orders", green, "--dry-run", "--json")
+    both = f"{on_blue},{planned.document['document']['serviceUrl'].removeprefix('pulsar://')}"
+    mixed = shell.run("clients", "set", "orders", green, "--service-url", both, "--yes")
+    assert (mixed.state, "answers" in mixed.err) == (REFUSED, True), mixed.err
+    (shell.folder / "clients" / "orders" / "published.json").write_text("{")
+    damaged = shell.run("clients", "show", "orders", "--json")
+    assert (damaged.state, len(damaged.document["history"])) == (DIFFERENT, 2)
+    assert shell.run("clients", "set", "orders", blue, "--yes").state == DONE
 
 
-def test_files_of_a_cluster_stay_with_it(shell: Shell, documents: ConnectionDocuments) -> None:
+def test_files_of_a_cluster_stay_with_it_and_the_return_is_never_refused(
+    shell: Shell, documents: ConnectionDocuments
+) -> None:
     blue, green = shell.sides
     plugin = ("--auth-plugin", TOKEN_PLUGIN, "--auth-parameters")
-    assert shell.run("clients", "set", "orders", blue, "--new", *plugin, "file:///blue/token", "--yes").state == DONE
-    kept = shell.run("clients", "set", "orders", green, "--yes")
+
+    def set_(side: str, *words: str) -> Said:
+        return shell.run("clients", "set", "orders", side, *words, "--yes")
+
+    assert set_(blue, "--new").state == DONE
+    # A Java client that comes back would keep the token of the other cluster, so it does not go.
+    added = set_(green, *plugin, "file:///green/token")
+    assert (added.state, "a Java client that comes back would keep it" in added.err) == (USAGE, True)
+    assert set_(blue, *plugin, "file:///blue/token", "--restart-java").state == DONE
+    kept = set_(green)
     assert (kept.state, "a Java client would keep it on the other cluster" in kept.err) == (USAGE, True)
-    moved = shell.run("clients", "set", "orders", green, *plugin, "file:///green/token", "--yes")
+    moved = set_(green, *plugin, "file:///green/token")
     assert (moved.state, "file:///blue/token → file:///green/token" in moved.out) == (DONE, True), moved.err
     # Back needs no path from memory.
-    assert shell.run("clients", "set", "orders", blue, "--yes").state == DONE
+    assert set_(blue).state == DONE
     published = documents.published("orders")
     assert published is not None
-    assert (published.version, published.document.auth_parameters) == (3, "file:///blue/token")
+    assert (published.version, published.document.auth_parameters) == (4, "file:///blue/token")
+    assert set_(blue, "--restart-java").state == DONE
+    published = documents.published("orders")
+    assert published is not None
+    assert published.document.auth_parameters == ""
+
+
+def test_applications_get_the_addresses_that_the_connection_has_for_them(
+    shell: Shell, documents: ConnectionDocuments, green: ClusterConnection
+) -> None:
+    inside = str(green.service_url).replace("localhost", "127.0.0.1")
+    outside = inside.replace("127.0.0.1", "localhost")
+    extra = {"service_url": inside, "client_urls": [outside]}
+    named = {"conn_type": "pulsar", "host": green.admin_url, "extra": extra}
+    shell.environment["AIRFLOW_CONN_PULSAR_INSIDE"] = json.dumps(named)
+    assert shell.run("clients", "set", "orders", "pulsar_inside", "--new", "--yes").state == DONE
+    published = documents.published("orders")
+    assert published is not None
+    assert published.document.service_url == outside

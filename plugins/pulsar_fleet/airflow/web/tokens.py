@@ -23,9 +23,10 @@ def token_of(variable: str) -> Callable[[str], None]:
     def require_token(authorization: Annotated[str, Header()] = "") -> None:
         name = os.environ.get(variable)
         try:
-            tokens = Path(name).read_text().split() if name else []
+            lines = Path(name).read_text().splitlines() if name else []
         except OSError as error:
             raise HTTPException(503, f"{variable} names a file that cannot be read: {error.strerror}.") from error
+        tokens = [line.strip() for line in lines if line.strip()]
         if not tokens:
             raise HTTPException(404)
         given = authorization.removeprefix(_SCHEME) if authorization.startswith(_SCHEME) else ""

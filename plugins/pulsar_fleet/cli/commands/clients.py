@@ -19,14 +19,15 @@ from pulsar_fleet.clients.document import ConnectionDocument, require_group
 from pulsar_fleet.clients.store import ConnectionDocuments, Publication
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import this_user
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_stored
+from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_hosts
 
 PROCEDURE = "set_clients"
 _MOST = 10
+_WITH_TLS = "pulsar+ssl://"
 
 clients = typer.Typer(
     no_args_is_help=True,
@@ -45,20 +46,23 @@ def show(
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         documents = ConnectionDocuments.open()
-        if not group:
-            known = [one for name in documents.groups() if (one := documents.published(name))]
-            problems = [problem for one in known if (problem := documents.problem(one.group))]
-            terminal.say("\n".join(map(_line, known)) or "There is no connection document.")
-            _finish(terminal, problems, {"groups": [one.to_json() for one in known]})
         with usage_errors():
-            newest = documents.published(require_group(group))
-        if newest is None:
-            raise NotFound(f"There is no connection document of {group!r}: `pulsar-fleet clients show` lists those.")
-        history = documents.history(group)[:_MOST]
-        rows = (f"  {one.version:>4}  {one.at}  {one.by}  {one.cluster}  {one.why}" for one in history)
-        terminal.say("\n".join(line.rstrip() for line in (_line(newest), *rows)))
-        document = {**newest.to_json(), "history": [one.to_json() for one in history]}
-        _finish(terminal, [problem] if (problem := documents.problem(group)) else [], document)
+            names = [require_group(group)] if group else documents.groups()
+        published = [one for name in names if (one := _current(documents, name))]
+        problems = [problem for name in names if (problem := _problem(documents, name))]
+        if group and not (published or documents.newest(group)):
+            raise NotFound(f"{documents.folder} has no document of {group!r}: `pulsar-fleet clients show` lists all.")
+        lines = [_line(one) for one in published]
+        document: JsonObject = {"folder": documents.folder, "groups": [one.to_json() for one in published]}
+        if group:
+            history = documents.history(group)[:_MOST]
+            lines += [f"  {one.version:>4}  {one.at}  {one.by}  {one.cluster}  {one.why}".rstrip() for one in history]
+            document["history"] = [one.to_json() for one in history]
+        terminal.say("\n".join(lines) or f"{documents.folder} has no connection document.")
+        for problem in problems:
+            terminal.note(problem, style="red")
+        state = ExitState.DIFFERENT if problems else ExitState.DONE
+        terminal.finish({**document, "problems": problems}, state)
 
 
 @clients.command(name="set")
@@ -66,7 +70,11 @@ def set_(
     group: Annotated[str, typer.Argument(help="The group of applications, such as orders.")],
     cluster: Annotated[str, typer.Argument(help=f"Where they connect. {CLUSTER_HELP}")],
     service_url: Annotated[
-        str, typer.Option(help="What applications use to reach it, such as a proxy. Default: that of the cluster.")
+        str,
+        typer.Option(
+            help="What applications use to reach it, such as a proxy. Default: the addresses of applications of the "
+            "connection, else its service URL, else that of the cluster."
+        ),
     ] = "",
     trust_file: Annotated[
         str,
@@ -82,11 +90,16 @@ def set_(
         str, typer.Option(help="Of that class: a file on the hosts of the applications, file:///etc/pulsar/token.")
     ] = "",
     new: Annotated[bool, typer.Option("--new", help="The group has no document yet.")] = False,
-    change_tls: Annotated[
-        bool, typer.Option("--change-tls", help="From pulsar:// to pulsar+ssl://, or back: Java clients are restarted.")
+    restart_java: Annotated[
+        bool,
+        typer.Option(
+            "--restart-java",
+            help="You restart the Java clients of the group: the document may then change TLS, and add or leave out a "
+            "trust file or credentials.",
+        ),
     ] = False,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Only the applications reach the service URL, not this host.")
+        bool, typer.Option("--unverified", help="Do not ask the service URL whether the cluster answers there.")
     ] = False,
     why: Annotated[str, typer.Option(help="For those who read the history.")] = "",
     dry_run: DryRun = False,
@@ -100,54 +113,75 @@ def set_(
             require_group(group)
             documents = ConnectionDocuments.open()
             given = ConnectionDocument(
-                service_url=service_url or "pulsar://any",
-                trust_file=trust_file if service_url else "",
+                service_url=service_url or (f"{_WITH_TLS}any" if trust_file else "pulsar://any"),
+                trust_file=trust_file,
                 auth_plugin=auth_plugin,
                 auth_parameters=auth_parameters,
             )
             given.require_valid()
         expected, history = documents.newest(group), documents.history(group)
         if not history and not new:
-            raise UsageError(f"{group!r} has no connection document: check the name, or add --new to begin one.")
-        named = named_cluster(cluster, Side.SOURCE)
-        # That of the environment is of whichever cluster the shell was set up for.
-        named = replace(named, service_url=None) if "://" in cluster else named
-        reached = run_interruptibly(reach(named))
-        url = service_url or reached.connection.service_url
+            raise UsageError(
+                f"{group!r} has no connection document in {documents.folder}: check the name and the folder, or add "
+                "--new to begin one."
+            )
+        before = _current(documents, group) or next(iter(history), None)
+        name, connection = _reached(cluster, service_url if unverified else "", history)
+        url = service_url or _address(connection, before)
         if not url:
-            raise UsageError(f"{reached.name} names no service URL: add --service-url with what applications use.")
-        given = replace(given, service_url=url, trust_file=trust_file)
-        wanted = _completed(given, reached.name, history)
+            raise UsageError(f"{name} names no service URL: add --service-url with what applications use.")
+        wanted = replace(given, service_url=url)
+        if not restart_java:
+            wanted = _completed(wanted, name, history)
         with usage_errors():
             wanted.require_valid()
-            _require_followed(wanted, history, change_tls=change_tls)
+            if before and not restart_java:
+                _require_followed(wanted, before)
         if not unverified:
-            run_interruptibly(_require_answer(reached.connection, reached.name, url))
-        before = _current(documents, group)
+            run_interruptibly(_require_answer(connection, name, url))
         if before and before.document == wanted and not _problem(documents, group):
             terminal.say(f"The applications of {group} connect there: {_line(before)}")
             terminal.finish({"changed": False, **before.to_json()}, ExitState.DONE)
-        terminal.show(_difference(group, reached.name, before, wanted))
+        terminal.show(_difference(group, name, before, wanted))
         if dry_run:
             terminal.finish({"changed": False, "document": wanted.to_json()}, ExitState.DONE)
-        require_consent(f"where the applications of {group} connect", yes=yes)
-        require_permitted(yes=yes)
-        if not yes and not terminal.confirm(f"Let the applications of {group} connect to {reached.name}?"):
-            raise PreconditionFailed("It was not approved. Applications stay where they are.")
+        _approve(terminal, f"Let the applications of {group} connect to {name}?", yes=yes)
         conf = {"group": group, "cluster": cluster, "document": wanted.to_json(), "why": why}
         with recorded_run(terminal, "clients-set", PROCEDURE, conf) as run:
             by = f"{this_user()} on {gethostname()}"
             # Stopped half-way, it could not say whether clients move.
             handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                made = documents.publish(group, wanted, cluster=reached.name, by=by, why=why, expected=expected)
+                made = documents.publish(group, wanted, cluster=name, by=by, why=why, expected=expected)
             finally:
                 signal.signal(signal.SIGINT, handler)
-        terminal.say(
-            f"{_line(made)}\nAn application that starts while it cannot read the document begins at its own default: "
-            f"change that to {url} before you restart one. Java clients begin there at every start, for one interval."
-        )
-        terminal.finish({"changed": True, "run": run.id, **made.to_json()}, ExitState.DONE)
+        terminal.say(_published(made, documents.folder, first=not history))
+        terminal.finish({"changed": True, "run": run.id, "folder": documents.folder, **made.to_json()}, ExitState.DONE)
+
+
+def _reached(cluster: str, trusted_url: str, history: Sequence[Publication]) -> tuple[str, ClusterConnection]:
+    """The cluster's own name and its connection.
+
+    :param trusted_url: with one the cluster need not answer: its brokers may serve all the same, and nobody else could
+        move the clients back.
+    """
+    named = named_cluster(cluster, Side.SOURCE)
+    # That of the environment is of whichever cluster the shell was set up for.
+    named = replace(named, service_url=None) if "://" in cluster else named
+    try:
+        reached = run_interruptibly(reach(named))
+    except Unavailable:
+        if not trusted_url:
+            raise
+        return next((one.cluster for one in history if one.document.service_url == trusted_url), named.name), named
+    return reached.name, reached.connection
+
+
+def _address(connection: ClusterConnection, before: Publication | None) -> str:
+    """What applications use: of the kind that they use now, where the connection has both."""
+    named = connection.client_urls
+    alike = [url for url in named if before and url.startswith(_WITH_TLS) == before.document.uses_tls]
+    return next(iter((*alike, *named)), "") or connection.service_url or ""
 
 
 def _completed(given: ConnectionDocument, cluster: str, history: Sequence[Publication]) -> ConnectionDocument:
@@ -161,24 +195,31 @@ def _completed(given: ConnectionDocument, cluster: str, history: Sequence[Public
     return replace(wanted, auth_plugin=last.auth_plugin, auth_parameters=last.auth_parameters)
 
 
-def _require_followed(wanted: ConnectionDocument, history: Sequence[Publication], *, change_tls: bool) -> None:
-    """Refuse what a running Java client cannot follow: by its byte code it keeps what a document leaves out, and never
-    changes between connections with and without TLS (3.0.7, 4.2.4, 5.0.1)."""
-    if change_tls or not history:
-        return
-    newest, had = history[0].version, history[0].document
+def _require_followed(wanted: ConnectionDocument, before: Publication) -> None:
+    """Refuse what a running Java client cannot follow, or not come back from.
+
+    By its byte code it keeps what a document leaves out, and never changes between connections with and without TLS
+    (3.0.7, 4.2.4, 5.0.1).
+    """
+    had, number = before.document, before.version
+    way = "or add --restart-java, and restart the Java clients of the group with the new address as their default."
     if had.uses_tls != wanted.uses_tls:
         raise InvalidRequest(
-            f"{wanted.service_url} and version {newest}, {had.service_url}, differ in TLS: a Java client that runs "
+            f"{wanted.service_url} and version {number}, {had.service_url}, differ in TLS: a Java client that runs "
             "cannot change between pulsar:// and pulsar+ssl://, nor come back. Name an address of the same kind by "
-            "--service-url; or add --change-tls, and restart the Java clients of the group with the new address as "
-            "their default."
+            f"--service-url; {way}"
         )
     for name, options in (("trust_file", "--trust-file"), ("auth_plugin", "--auth-plugin and --auth-parameters")):
-        if getattr(had, name) and not getattr(wanted, name):
+        old, new = getattr(had, name), getattr(wanted, name)
+        if old and not new:
             raise InvalidRequest(
-                f"Version {newest} has {getattr(had, name)!r}, and this one would leave it out: a Java client would "
-                f"keep it on the other cluster. Add {options}."
+                f"Version {number} has {old!r}, and this one would leave it out: a Java client would keep it on the "
+                f"other cluster. Add {options}; {way}"
+            )
+        if new and not old:
+            raise InvalidRequest(
+                f"This version has {new!r}, and version {number} has none: a Java client that comes back would keep "
+                f"it. Begin with a document of the present cluster that has {options} too; {way}"
             )
 
 
@@ -187,17 +228,39 @@ async def _require_answer(connection: ClusterConnection, name: str, url: str) ->
     async with AdminClient(connection) as admin:
         try:
             advertised = await advertised_addresses(admin)
-        except FleetError:
-            advertised = {}
-    (probe,) = await probe_stored(connection, {"brokerServiceUrl": url}, advertised)
-    own = {address for addresses in advertised.values() for address in addresses.values()}
-    if probe.answered in own and probe.answered:
+        except FleetError as error:
+            raise PreconditionFailed(_unknown(url, name, str(error))) from error
+    own = {_host(address) for addresses in advertised.values() for address in addresses.values()}
+    # Nobody has said of another address that it is the cluster's: it gets no credentials.
+    anonymous = url not in (connection.service_url, *connection.client_urls)
+    probes = await probe_hosts(connection, url, advertised, anonymous=anonymous)
+    # By hosts: a proxy may end TLS, and its brokers have none.
+    if other := next((one for one in probes if one.answered and _host(one.answered) not in own), None):
+        raise PreconditionFailed(_unknown(url, name, f"at {_host(other.url)} {other.answered} answers"))
+    if any(one.answered for one in probes):
         return
-    found = probe.error or probe.detail.replace("{green}", name) or f"{probe.answered} answers there"
-    raise PreconditionFailed(
-        f"It is not known that {url} leads to {name}: {found}. Applications stay where they are. Correct "
-        "--service-url; or add --unverified, if only the applications reach it."
+    found = "; ".join((one.error or one.detail).replace("{green}", name).rstrip(".") for one in probes)
+    asks = ". It got no credentials: those are sent to addresses of the connection only" if anonymous else ""
+    raise PreconditionFailed(_unknown(url, name, f"{found}{asks}"))
+
+
+def _unknown(url: str, name: str, why: str) -> str:
+    return (
+        f"It is not known that {url} leads to {name}: {why.rstrip('.')}. Applications stay where they are. Correct the "
+        "address; or add --unverified, if you know that the applications reach the cluster there."
     )
+
+
+def _host(address: str) -> str:
+    return address.partition("://")[2]
+
+
+def _approve(terminal: Terminal, question: str, *, yes: bool) -> None:
+    require_consent("where applications connect", yes=yes)
+    # Not by another person: who moves clients can move them back, and at night there may be nobody else.
+    require_permitted(yes=yes, by_another=False)
+    if not yes and not terminal.confirm(question):
+        raise PreconditionFailed("It was not approved. Applications stay where they are.")
 
 
 def _current(documents: ConnectionDocuments, group: str) -> Publication | None:
@@ -223,11 +286,17 @@ def _difference(group: str, cluster: str, before: Publication | None, wanted: Co
     return "\n".join([f"{group} → {cluster}:", *lines])
 
 
+def _published(made: Publication, folder: str, *, first: bool) -> str:
+    url = made.document.service_url
+    kind = _WITH_TLS if made.document.uses_tls else "pulsar://"
+    lines = [
+        f"{_line(made)}, in {folder}",
+        f"An application that starts while it cannot read the document begins at its own default: change that to {url} "
+        "before you restart one. Java clients begin there at every start, for one interval.",
+        f"Java clients whose default is no {kind} address cannot follow it: restart them with one." if first else "",
+    ]
+    return "\n".join(filter(None, lines))
+
+
 def _line(one: Publication) -> str:
     return f"{one.group}: {one.document.service_url} ({one.cluster}), version {one.version} of {one.at} by {one.by}"
-
-
-def _finish(terminal: Terminal, problems: Sequence[str], document: JsonObject) -> None:
-    for problem in problems:
-        terminal.note(problem, style="red")
-    terminal.finish({**document, "problems": list(problems)}, ExitState.DIFFERENT if problems else ExitState.DONE)

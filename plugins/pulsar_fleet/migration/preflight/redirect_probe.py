@@ -103,6 +103,30 @@ async def probe_stored(
     return tuple(await asyncio.gather(*probes))
 
 
+async def probe_hosts(
+    cluster: ClusterConnection, url: str, advertised: Mapping[str, Mapping[str, str]], *, anonymous: bool
+) -> tuple[AddressProbe, ...]:
+    """Which broker answers at each host of a service URL; changes nothing.
+
+    :param anonymous: nobody has said that the address is the cluster's: it gets no credentials.
+    """
+    own = frozenset(address for addresses in advertised.values() for address in addresses.values())
+    asking = cluster.with_credentials_of(None) if anonymous else cluster
+    scheme, _, hosts = url.partition("://")
+    probes = (
+        _probe(
+            asking,
+            "brokerServiceUrl",
+            f"{scheme}://{host}",
+            placeholder=False,
+            own=own,
+            broker=next(iter(sorted(advertised)), ""),
+        )
+        for host in hosts.rstrip("/").split(",")
+    )
+    return tuple(await asyncio.gather(*probes))
+
+
 async def _probe(
     green: ClusterConnection, key: str, url: str, *, placeholder: bool, own: frozenset[str], broker: str
 ) -> AddressProbe:
