@@ -181,6 +181,17 @@ def test_a_process_that_died_moves_nobody_whom_it_did_not_publish(
     assert documents.problem("orders") == ""
 
 
+def test_a_first_version_that_was_not_published_is_published_again(
+    documents: ConnectionDocuments, tmp_path: Path
+) -> None:
+    publish(documents, BLUE, 0)
+    (tmp_path / "clients" / "orders" / "published.json").unlink()
+    assert "Version 1 of orders was recorded and not published" in documents.problem("orders")
+    assert "clients follow none" in documents.problem("orders")
+    assert publish(documents, BLUE, 1).version == 2
+    assert documents.problem("orders") == ""
+
+
 def test_damaged_files_keep_nobody_from_moving_the_group(documents: ConnectionDocuments, tmp_path: Path) -> None:
     publish(documents, BLUE, 0)
     folder = tmp_path / "clients" / "orders"

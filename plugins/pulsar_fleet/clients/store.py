@@ -113,9 +113,14 @@ class ConnectionDocuments:
 
     def problem(self, group: str) -> str:
         """Why clients may read something else than what was published last; empty where they do not."""
-        published, path = self.published(group), self._root / f"{group}.json"
+        published, path, newest = self.published(group), self._root / f"{group}.json", self.newest(group)
+        unpublished = (
+            f"Version {newest} of {group} was recorded and not published: somebody publishes it now, or a process "
+            f"died, and clients follow {f'version {published.version}' if published else 'none'}. Run clients set with "
+            f"the cluster where {group} belongs."
+        )
         if published is None:
-            return ""
+            return unpublished if newest else ""
         try:
             served = json.loads(path.read_text())
         except (OSError, ValueError) as error:
@@ -125,13 +130,7 @@ class ConnectionDocuments:
                 f"Clients that read {path.name} find {served}, which is not what was published last: somebody has "
                 f"changed it, or a process died. Run clients set with the cluster where {group} belongs."
             )
-        if (newest := self.newest(group)) != published.version:
-            return (
-                f"Version {newest} of {group} was recorded and not published: somebody publishes it now, or a process "
-                f"died, and clients follow version {published.version}. Run clients set with the cluster where {group} "
-                "belongs."
-            )
-        return ""
+        return unpublished if newest != published.version else ""
 
     def publish(
         self, group: str, document: ConnectionDocument, *, cluster: str, by: str, why: str, expected: int
@@ -192,6 +191,8 @@ class ConnectionDocuments:
         with (folder / ".lock").open("a") as lock:
             # Only its owner can, and has done it before.
             with contextlib.suppress(PermissionError):
+                for path in (folder, Path(lock.name)):
+                    os.chown(path, -1, self._root.stat().st_gid)
                 folder.chmod(_FOLDER | shared)
                 Path(lock.name).chmod(_READABLE | (shared & stat.S_IWGRP))
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -204,8 +205,7 @@ class ConnectionDocuments:
         except OSError as error:
             raise InvalidRequest(
                 f"The connection document of {group} under {self._root} cannot be written: {error.strerror or error}. "
-                f"Let this process write there, or name another folder in {CLIENTS_VARIABLE}. What clients read: "
-                f"pulsar-fleet clients show {group}."
+                f"Let this process write there. What clients read: pulsar-fleet clients show {group}."
             ) from error
 
 

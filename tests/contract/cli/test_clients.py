@@ -237,6 +237,8 @@ def test_what_nobody_may_follow_is_refused_and_the_old_document_stays(
     assert shell.run("clients", "set", "orders", *away).state == DONE
     # One of two hosts is another cluster's.
     planned = shell.run("clients", "set", "orders", green, "--dry-run", "--json")
+    away = ("http://127.0.0.1:9", "--service-url", on_blue)
+    assert "--unverified" in shell.run("clients", "set", "orders", *away, "--yes").err
     both = f"{on_blue},{planned.document['document']['serviceUrl'].removeprefix('pulsar://')}"
     mixed = shell.run("clients", "set", "orders", green, "--service-url", both, "--yes")
     assert (mixed.state, "answers" in mixed.err) == (REFUSED, True), mixed.err
@@ -259,7 +261,8 @@ def test_files_of_a_cluster_stay_with_it_and_the_return_is_never_refused(
     # A Java client that comes back would keep the token of the other cluster, so it does not go.
     added = set_(green, *plugin, "file:///green/token")
     assert (added.state, "a Java client that comes back would keep it" in added.err) == (USAGE, True)
-    assert set_(blue, *plugin, "file:///blue/token", "--restart-java").state == DONE
+    # As it says: to the cluster that clients are on it may be added.
+    assert set_(blue, *plugin, "file:///blue/token").state == DONE
     kept = set_(green)
     assert (kept.state, "a Java client would keep it on the other cluster" in kept.err) == (USAGE, True)
     moved = set_(green, *plugin, "file:///green/token")
@@ -280,7 +283,7 @@ def test_applications_get_the_addresses_that_the_connection_has_for_them(
 ) -> None:
     inside = str(green.service_url).replace("localhost", "127.0.0.1")
     outside = inside.replace("127.0.0.1", "localhost")
-    extra = {"service_url": inside, "client_urls": [outside]}
+    extra = {"service_url": inside, "client_urls": [green.admin_url, outside]}
     named = {"conn_type": "pulsar", "host": green.admin_url, "extra": extra}
     shell.environment["AIRFLOW_CONN_PULSAR_INSIDE"] = json.dumps(named)
     assert shell.run("clients", "set", "orders", "pulsar_inside", "--new", "--yes").state == DONE

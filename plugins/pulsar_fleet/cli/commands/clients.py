@@ -19,7 +19,7 @@ from pulsar_fleet.clients.document import ConnectionDocument, require_group
 from pulsar_fleet.clients.store import ConnectionDocuments, Publication
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import this_user
 from pulsar_fleet.messages.credentials import Side
@@ -131,12 +131,13 @@ def set_(
         if not url:
             raise UsageError(f"{name} names no service URL: add --service-url with what applications use.")
         wanted = replace(given, service_url=url)
-        if not restart_java:
+        if not restart_java or (before and before.cluster != name):
+            # To leave files out needs the option and the cluster that clients are on: nobody sees it in a move.
             wanted = _completed(wanted, name, history)
         with usage_errors():
             wanted.require_valid()
             if before and not restart_java:
-                _require_followed(wanted, before)
+                _require_followed(wanted, before, name)
         if not unverified:
             run_interruptibly(_require_answer(connection, name, url))
         if before and before.document == wanted and not _problem(documents, group):
@@ -170,16 +171,18 @@ def _reached(cluster: str, trusted_url: str, history: Sequence[Publication]) -> 
     named = replace(named, service_url=None) if "://" in cluster else named
     try:
         reached = run_interruptibly(reach(named))
-    except Unavailable:
+    except FleetError as error:
         if not trusted_url:
-            raise
+            way = "If you know where the applications reach it: --service-url with --unverified."
+            raise type(error)(f"{error} {way}", status=error.status) from error
         return next((one.cluster for one in history if one.document.service_url == trusted_url), named.name), named
     return reached.name, reached.connection
 
 
 def _address(connection: ClusterConnection, before: Publication | None) -> str:
     """What applications use: of the kind that they use now, where the connection has both."""
-    named = connection.client_urls
+    # It may also have those of the admin API.
+    named = [url for url in connection.client_urls if url.startswith(("pulsar://", _WITH_TLS))]
     alike = [url for url in named if before and url.startswith(_WITH_TLS) == before.document.uses_tls]
     return next(iter((*alike, *named)), "") or connection.service_url or ""
 
@@ -195,7 +198,7 @@ def _completed(given: ConnectionDocument, cluster: str, history: Sequence[Public
     return replace(wanted, auth_plugin=last.auth_plugin, auth_parameters=last.auth_parameters)
 
 
-def _require_followed(wanted: ConnectionDocument, before: Publication) -> None:
+def _require_followed(wanted: ConnectionDocument, before: Publication, cluster: str) -> None:
     """Refuse what a running Java client cannot follow, or not come back from.
 
     By its byte code it keeps what a document leaves out, and never changes between connections with and without TLS
@@ -216,7 +219,7 @@ def _require_followed(wanted: ConnectionDocument, before: Publication) -> None:
                 f"Version {number} has {old!r}, and this one would leave it out: a Java client would keep it on the "
                 f"other cluster. Add {options}; {way}"
             )
-        if new and not old:
+        if new and not old and before.cluster != cluster:
             raise InvalidRequest(
                 f"This version has {new!r}, and version {number} has none: a Java client that comes back would keep "
                 f"it. Begin with a document of the present cluster that has {options} too; {way}"
@@ -237,9 +240,10 @@ async def _require_answer(connection: ClusterConnection, name: str, url: str) ->
     # By hosts: a proxy may end TLS, and its brokers have none.
     if other := next((one for one in probes if one.answered and _host(one.answered) not in own), None):
         raise PreconditionFailed(_unknown(url, name, f"at {_host(other.url)} {other.answered} answers"))
-    if any(one.answered for one in probes):
+    if any(one.answered for one in probes) and not any(one.detail for one in probes):
         return
-    found = "; ".join((one.error or one.detail).replace("{green}", name).rstrip(".") for one in probes)
+    texts = [one.error or one.detail or f"{_host(one.url)} answers" for one in probes]
+    found = "; ".join(text.replace("{green}", name).rstrip(".") for text in texts)
     asks = ". It got no credentials: those are sent to addresses of the connection only" if anonymous else ""
     raise PreconditionFailed(_unknown(url, name, f"{found}{asks}"))
 
