@@ -193,9 +193,9 @@ def _open(procedure: Procedure, context: Context) -> None:
 
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     conf = dict(context["params"])
+    procedure.validate(conf)
     if reason := procedure.idle(conf):
         raise AirflowSkipException(reason)
-    procedure.validate(conf)
     read_connections(procedure, conf)
     run, by = current_run(context), requester(context)
     if procedure.check:

@@ -66,8 +66,8 @@ class Scheduled:
         return lambda conf: "" if conf["clusters"] else self.unnamed(what)
 
     def require_cluster(self, conf: JsonObject) -> None:
-        """Refuse a run that names no cluster by `InvalidRequest`."""
-        if not conf["cluster"]:
+        """Refuse a run that names namespaces and no cluster by `InvalidRequest`."""
+        if conf["namespaces"] and not conf["cluster"]:
             raise InvalidRequest(f"No connection is named: set 'cluster' in {self.variable}, or in the form.")
 
     def idle_without_namespaces(self, what: str) -> Callable[[JsonObject], str]:
