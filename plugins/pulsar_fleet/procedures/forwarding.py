@@ -31,8 +31,8 @@ _LEAST_SECONDS = 5.0
 
 def validate(conf: JsonObject) -> None:
     """Refuse names that are not valid, and a position that is accepted of a subscription that is not forwarded."""
-    FORWARD_ACKNOWLEDGMENTS.require_cluster(conf)
     requests_of(conf)
+    FORWARD_ACKNOWLEDGMENTS.require_cluster(conf)
 
 
 def requests_of(conf: JsonObject) -> list[Request]:
