@@ -160,8 +160,8 @@ def _only_task(procedure: Procedure) -> Any:
 
     @task(task_id=step.name, doc_md=inspect.getdoc(step.work))
     def only() -> str:
-        from pulsar_fleet.cluster.errors import FleetError
         from pulsar_fleet.procedures import runner
+        from pulsar_fleet.report.failure import reason_of
 
         context = get_current_context()
         _open(procedure, context)
@@ -169,12 +169,11 @@ def _only_task(procedure: Procedure) -> Any:
         try:
             _with_session(procedure, work, step, say=log.info)
         except BaseException as error:
-            reason = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
             # The ledger first, since alerts read it. What fails here must not take the place of what was found: a
             # second look would not find it again.
             for record in (
                 partial(run.ledger.finish_run, run.id, "failed"),
-                partial(runner.end, procedure, run, dict(context["params"]), {step.name: reason}),
+                partial(runner.end, procedure, run, dict(context["params"]), {step.name: reason_of(error)}),
             ):
                 try:
                     record()

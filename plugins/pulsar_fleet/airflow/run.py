@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.report.failure import failure_details, failure_line
+from pulsar_fleet.report.failure import failure_details, failure_line, reason_of
 from pulsar_fleet.settings.capacity import VARIABLE, Capacity, Kind
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def dag_parsing() -> DagParsing:
 def store_failure(context: Context) -> None:
     """Store the reason of a task's failure with the run, so that the report can name it; for `on_failure_callback`."""
     run, error = current_run(context), context.get("exception")
-    known = isinstance(error, FleetError | AirflowFailException)
-    reason = str(error) if known or error is None else f"{type(error).__name__}: {error}"
-    run.artefacts.write_json(run.id, _FAILURE.format(context["ti"].task_id), reason if error else "")
+    # It has the sentence of an expected failure.
+    reason = str(error) if isinstance(error, AirflowFailException) else reason_of(error) if error else ""
+    run.artefacts.write_json(run.id, _FAILURE.format(context["ti"].task_id), reason)
 
 
 def failed_tasks(context: Context) -> dict[str, str]:

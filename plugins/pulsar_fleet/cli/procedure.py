@@ -39,6 +39,7 @@ from pulsar_fleet.procedures.procedure import (
     Step,
     Unmet,
 )
+from pulsar_fleet.report.failure import reason_of
 
 Result = TypeVar("Result")
 
@@ -364,7 +365,7 @@ _ENDED = "ended.json"
 def _reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    return str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
+    return reason_of(error)
 
 
 def _line(result: object) -> str:

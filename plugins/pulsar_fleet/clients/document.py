@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Self
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import Json
 
 GROUP = re.compile(r"(?!.*\.json$)[a-z0-9][a-z0-9._-]{0,62}")
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(\d{1,5}))?"
@@ -26,7 +26,7 @@ _PARAMETERS = {TOKEN_PLUGIN: re.compile(r"file://\S+"), TLS_PLUGIN: re.compile(r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionDocument:
+class ConnectionDocument(Document):
     """Where the applications of a group connect. It contains no secret: whoever reads it may read all of it.
 
     :param service_url: of the cluster, `pulsar://host:port` or `pulsar+ssl://…`; several hosts with commas.
@@ -74,21 +74,18 @@ class ConnectionDocument:
                     "tlsCertFile:/etc/pulsar/cert.pem,tlsKeyFile:/etc/pulsar/key.pem."
                 )
 
-    def to_json(self) -> JsonObject:
+    def document_of(self) -> Json:
         """The document as clients read it; keys that say nothing are left out."""
         values = {key: getattr(self, name) for name, key in _KEYS.items()}
         return {key: value for key, value in values.items() if value}
 
     @classmethod
-    def from_json(cls, document: Json) -> Self:
-        """Read what clients would read.
-
-        :raises InvalidRequest: no client could follow it.
-        """
+    def fields_of(cls, document: Json) -> Json:
+        """What clients would read; `InvalidRequest` if none could follow it."""
         given = document if isinstance(document, dict) else {}
-        read = cls(**{name: str(given.get(key) or "") for name, key in _KEYS.items()})
-        read.require_valid()
-        return read
+        fields = {name: str(given.get(key) or "") for name, key in _KEYS.items()}
+        cls(**fields).require_valid()
+        return fields
 
 
 def require_group(name: str) -> str:

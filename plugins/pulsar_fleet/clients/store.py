@@ -15,12 +15,13 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from pulsar_fleet.clients.document import GROUP, ConnectionDocument, require_group
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import default_home
@@ -32,7 +33,7 @@ _READABLE, _FOLDER = 0o644, 0o755
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Publication(Document):
     """One version of the document of a group.
 
     :param by: who published it, and from where.
@@ -47,17 +48,6 @@ class Publication:
     by: str
     at: str
     why: str = ""
-
-    def to_json(self) -> JsonObject:
-        """As it is stored."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {**values, "document": self.document.to_json()}
-
-    @classmethod
-    def from_json(cls, stored: JsonObject) -> Self:
-        """Read what `to_json` wrote, also that of a later release."""
-        known = {one.name: stored[one.name] for one in fields(cls) if one.name in stored}
-        return cls(**{**known, "document": ConnectionDocument.from_json(stored["document"])})
 
 
 class ConnectionDocuments:
@@ -211,8 +201,8 @@ class ConnectionDocuments:
 
 def _read(path: Path) -> Publication:
     try:
-        return Publication.from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError, InvalidRequest) as error:
+        return Publication.from_bytes(path.read_bytes())
+    except (OSError, ValueError, InvalidRequest) as error:
         raise InvalidRequest(
             f"{path} is not a record of a connection document ({type(error).__name__}). Clients of Airflow's server "
             "stay where they are. Run clients set with the cluster where the group belongs."

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.report.document import Outcome, Report, texts
 
 _LONGEST = 300
+
+
+def reason_of(error: object) -> str:
+    """The sentence of an expected failure; of a defect its type too."""
+    return str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
 
 
 def failure_line(failed: Mapping[str, str]) -> str:

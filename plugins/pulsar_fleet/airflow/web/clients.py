@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
-from pulsar_fleet.airflow.web.tokens import token_of
+from pulsar_fleet.airflow.web.tokens import app_behind_token
 from pulsar_fleet.clients.document import GROUP
 from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.errors import FleetError
@@ -17,13 +17,7 @@ log = logging.getLogger(__name__)
 PREFIX = "/pulsar-fleet-clients"
 TOKEN_VARIABLE = "PULSAR_FLEET_CLIENTS_TOKEN_FILE"  # noqa: S105 the name of a variable
 
-app = FastAPI(
-    title="Pulsar Fleet clients",
-    dependencies=[Depends(token_of(TOKEN_VARIABLE))],
-    docs_url=None,
-    redoc_url=None,
-    openapi_url=None,
-)
+app = app_behind_token("Pulsar Fleet clients", TOKEN_VARIABLE)
 
 
 @app.get("/{group}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
 from fastapi.responses import Response
 
-from pulsar_fleet.airflow.web.tokens import token_of
+from pulsar_fleet.airflow.web.tokens import app_behind_token
 from pulsar_fleet.fleet.metrics import CONTENT_TYPE, metrics_text
 from pulsar_fleet.fleet.records import read_fleet, read_oldest
 from pulsar_fleet.ledger.ledger import Ledger
@@ -13,13 +12,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 PREFIX = "/pulsar-fleet-metrics"
 TOKEN_VARIABLE = "PULSAR_FLEET_METRICS_TOKEN_FILE"  # noqa: S105 the name of a variable
 
-app = FastAPI(
-    title="Pulsar Fleet metrics",
-    dependencies=[Depends(token_of(TOKEN_VARIABLE))],
-    docs_url=None,
-    redoc_url=None,
-    openapi_url=None,
-)
+app = app_behind_token("Pulsar Fleet metrics", TOKEN_VARIABLE)
 
 
 @app.get("/metrics")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Header, HTTPException
+from fastapi import Depends, FastAPI, Header, HTTPException
 
 _SCHEME = "Bearer "
 
 
-def token_of(variable: str) -> Callable[[str], None]:
-    """What a route depends on: 404 unless a token is configured, 401 for another one.
+def app_behind_token(title: str, variable: str) -> FastAPI:
+    """An application whose routes answer 404 unless a token is configured, and 401 for another one.
 
     :param variable: names its file, which is read each time. It may have several tokens, a line each, so that one can
         be replaced while readers still send the other.
@@ -33,4 +32,5 @@ def token_of(variable: str) -> Callable[[str], None]:
         if not any([hmac.compare_digest(given.encode(), token.encode()) for token in tokens]):
             raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
 
-    return require_token
+    # The generated pages of an API would be public.
+    return FastAPI(title=title, dependencies=[Depends(require_token)], docs_url=None, redoc_url=None, openapi_url=None)

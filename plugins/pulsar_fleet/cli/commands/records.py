@@ -116,9 +116,9 @@ def runs(
     with terminal.plain_errors():
         ledger = Ledger.open()
         if run is None:
-            listed = ledger.newest_runs(newest)
-            terminal.say(_listed(listed) or "The ledger has no run.")
-            terminal.finish({"runs": [_document(row) for row in listed]}, ExitState.DONE)
+            rows = ledger.newest_runs(newest)
+            terminal.say(_listed(rows) or "The ledger has no run.")
+            terminal.finish({"runs": [_document(row) for row in rows]}, ExitState.DONE)
         record = ledger.run(run)
         if record is None:
             raise NotFound(f"The ledger has no run {run!r}: `pulsar-fleet runs` lists the newest ones.")
@@ -136,8 +136,8 @@ def _listed(rows: Sequence[RecordedRun]) -> str:
 
 
 def _line(run: RecordedRun) -> str:
-    about = listed(_about(run.conf)) if _about(run.conf) else ""
-    return f"{_begun(run)}{f'  {about}' if about else ''}"
+    about = _about(run.conf)
+    return f"{_begun(run)}{f'  {listed(about)}' if about else ''}"
 
 
 def _about(conf: JsonObject) -> list[str]:
