@@ -39,6 +39,7 @@ class Publication(Document):
     :param by: who published it, and from where.
     :param at: ISO 8601, UTC.
     :param cluster: the own name of the cluster to which its address led.
+    :param namespaces: those that the group uses, as the last move named them.
     """
 
     group: str
@@ -48,6 +49,7 @@ class Publication(Document):
     by: str
     at: str
     why: str = ""
+    namespaces: tuple[str, ...] = ()
 
 
 class ConnectionDocuments:
@@ -97,6 +99,17 @@ class ConnectionDocuments:
                 continue
         return versions
 
+    def namespaces(self, group: str) -> tuple[str, ...]:
+        """Those that a group uses, as its last version says that can be read."""
+        return next((one.namespaces for one in self.history(group)), ())
+
+    def current(self, group: str) -> Publication | None:
+        """As `published`; None also where its files are damaged, so that it can be published again."""
+        try:
+            return self.published(group)
+        except InvalidRequest:
+            return None
+
     def newest(self, group: str) -> int:
         """The number of the newest recorded version, 0 without one; for `publish`."""
         return max(self._numbers(group), default=0)
@@ -123,10 +136,19 @@ class ConnectionDocuments:
         return unpublished if newest != published.version else ""
 
     def publish(
-        self, group: str, document: ConnectionDocument, *, cluster: str, by: str, why: str, expected: int
+        self,
+        group: str,
+        document: ConnectionDocument,
+        *,
+        cluster: str,
+        by: str,
+        why: str,
+        expected: int,
+        namespaces: tuple[str, ...] = (),
     ) -> Publication:
         """Record the next version, then give it to clients.
 
+        :param namespaces: of the group; none: those of the version before.
         :param expected: what `newest` said when the caller decided.
         :raises PreconditionFailed: somebody else has recorded a version meanwhile; nothing was changed.
         :raises InvalidRequest: the document is not valid, or the folder cannot be written.
@@ -141,7 +163,14 @@ class ConnectionDocuments:
                 )
             at = datetime.now(UTC).isoformat(timespec="seconds")
             made = Publication(
-                group=group, version=expected + 1, document=document, cluster=cluster, by=by, at=at, why=why
+                group=group,
+                version=expected + 1,
+                document=document,
+                cluster=cluster,
+                by=by,
+                at=at,
+                why=why,
+                namespaces=namespaces or self.namespaces(group),
             )
             # All are written before the first one counts: a disk that is full leaves clients where they are.
             contents = {

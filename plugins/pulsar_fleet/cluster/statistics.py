@@ -6,7 +6,7 @@ transactions is in a ledger of its own, not in the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
@@ -56,6 +56,29 @@ class ConnectedClient(Document):
 
     def __str__(self) -> str:
         return f'{self.role} "{self.name}" ({self.address or "address unknown"}, {self.version})'
+
+
+def absent_clients(
+    before: Iterable[ConnectedClient], here: Iterable[ConnectedClient], there: Iterable[ConnectedClient]
+) -> tuple[ConnectedClient, ...]:
+    """Clients that were connected before and are on neither of two clusters now, where fewer are connected than before.
+
+    The broker may give a reconnected producer another name, so a new client of the same kind counts for a missing one:
+    the result has only as many clients as the number is too low.
+    """
+    remaining = [*here, *there]
+    present = {client.identity for client in remaining}
+    counts: dict[tuple[str, str, str], int] = {}
+    for client in remaining:
+        counts[client.identity[:3]] = counts.get(client.identity[:3], 0) + 1
+    expected: dict[tuple[str, str, str], list[ConnectedClient]] = {}
+    for client in before:
+        expected.setdefault(client.identity[:3], []).append(client)
+    missing: list[ConnectedClient] = []
+    for key, clients in expected.items():
+        too_few = len(clients) - counts.get(key, 0)
+        missing += [client for client in clients if client.identity not in present][: max(too_few, 0)]
+    return tuple(missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

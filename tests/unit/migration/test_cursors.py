@@ -14,11 +14,11 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import Cursor, TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.messages.copies import REPLICATED_FROM, SOURCE_POSITION, Copies
+from pulsar_fleet.messages.cursor_setting import MAX_CARRIED
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
 from pulsar_fleet.migration.subscriptions.transfer import PositionMap
 from pulsar_fleet.migration.subscriptions.transfer_plan import (
-    MAX_CARRIED,
     IndividuallyAcknowledged,
     plan_cursors,
     transfers_text,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, stats
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.statistics import ConnectedClient, Role, TopicStats
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role, TopicStats, absent_clients
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.drain.detect import detect_incidents, missing_grants
 from pulsar_fleet.migration.drain.remediate import (
@@ -23,7 +23,7 @@ from pulsar_fleet.migration.drain.remediate import (
     may_attempt,
 )
 from pulsar_fleet.migration.drain.state import DrainFacts, Incident, IncidentKind, NamespaceState, Remedy
-from pulsar_fleet.migration.facts import Absence, absent_clients
+from pulsar_fleet.migration.facts import Absence
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, store_gate_clients
 

@@ -15,15 +15,15 @@ from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import CLUSTER_HELP, AsJson, DryRun, Yes
 from pulsar_fleet.cli.runs import recorded_run, require_permitted
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.clients.choice import address_of, completed, require_followed
 from pulsar_fleet.clients.document import ConnectionDocument, require_group
 from pulsar_fleet.clients.store import ConnectionDocuments, Publication
-from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import this_user
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_hosts
+from pulsar_fleet.migration.preflight.redirect_probe import require_answer
 
 PROCEDURE = "set_clients"
 _MOST = 10
@@ -48,7 +48,7 @@ def show(
         documents = ConnectionDocuments.open()
         with usage_errors():
             names = [require_group(group)] if group else documents.groups()
-        published = [one for name in names if (one := _current(documents, name))]
+        published = [one for name in names if (one := documents.current(name))]
         problems = [problem for name in names if (problem := _problem(documents, name))]
         if group and not (published or documents.newest(group)):
             raise NotFound(f"{documents.folder} has no document of {group!r}: `pulsar-fleet clients show` lists all.")
@@ -125,21 +125,21 @@ def set_(
                 f"{group!r} has no connection document in {documents.folder}: check the name and the folder, or add "
                 "--new to begin one."
             )
-        before = _current(documents, group) or next(iter(history), None)
+        before = documents.current(group) or next(iter(history), None)
         name, connection = _reached(cluster, service_url if unverified else "", history)
-        url = service_url or _address(connection, before)
+        url = service_url or address_of(connection, before)
         if not url:
             raise UsageError(f"{name} names no service URL: add --service-url with what applications use.")
         wanted = replace(given, service_url=url)
         if not restart_java or (before and before.cluster != name):
             # To leave files out needs the option and the cluster that clients are on: nobody sees it in a move.
-            wanted = _completed(wanted, name, history)
+            wanted = completed(wanted, name, history)
         with usage_errors():
             wanted.require_valid()
             if before and not restart_java:
-                _require_followed(wanted, before, name)
+                require_followed(wanted, before, name)
         if not unverified:
-            run_interruptibly(_require_answer(connection, name, url))
+            run_interruptibly(require_answer(connection, name, url))
         if before and before.document == wanted and not _problem(documents, group):
             terminal.say(f"The applications of {group} connect there: {_line(before)}")
             terminal.finish({"changed": False, **before.to_json()}, ExitState.DONE)
@@ -179,100 +179,12 @@ def _reached(cluster: str, trusted_url: str, history: Sequence[Publication]) -> 
     return reached.name, reached.connection
 
 
-def _address(connection: ClusterConnection, before: Publication | None) -> str:
-    """What applications use: of the kind that they use now, where the connection has both."""
-    # It may also have those of the admin API.
-    named = [url for url in connection.client_urls if url.startswith(("pulsar://", _WITH_TLS))]
-    alike = [url for url in named if before and url.startswith(_WITH_TLS) == before.document.uses_tls]
-    return next(iter((*alike, *named)), "") or connection.service_url or ""
-
-
-def _completed(given: ConnectionDocument, cluster: str, history: Sequence[Publication]) -> ConnectionDocument:
-    """With what the last version for this cluster had: the files of one cluster are none of the other."""
-    last = next((one.document for one in history if one.cluster == cluster), None)
-    if last is None:
-        return given
-    wanted = given if given.trust_file or not given.uses_tls else replace(given, trust_file=last.trust_file)
-    if wanted.auth_plugin:
-        return wanted
-    return replace(wanted, auth_plugin=last.auth_plugin, auth_parameters=last.auth_parameters)
-
-
-def _require_followed(wanted: ConnectionDocument, before: Publication, cluster: str) -> None:
-    """Refuse what a running Java client cannot follow, or not come back from.
-
-    By its byte code it keeps what a document leaves out, and never changes between connections with and without TLS
-    (3.0.7, 4.2.4, 5.0.1).
-    """
-    had, number = before.document, before.version
-    way = "or add --restart-java, and restart the Java clients of the group with the new address as their default."
-    if had.uses_tls != wanted.uses_tls:
-        raise InvalidRequest(
-            f"{wanted.service_url} and version {number}, {had.service_url}, differ in TLS: a Java client that runs "
-            "cannot change between pulsar:// and pulsar+ssl://, nor come back. Name an address of the same kind by "
-            f"--service-url; {way}"
-        )
-    for name, options in (("trust_file", "--trust-file"), ("auth_plugin", "--auth-plugin and --auth-parameters")):
-        old, new = getattr(had, name), getattr(wanted, name)
-        if old and not new:
-            raise InvalidRequest(
-                f"Version {number} has {old!r}, and this one would leave it out: a Java client would keep it on the "
-                f"other cluster. Add {options}; {way}"
-            )
-        if new and not old and before.cluster != cluster:
-            raise InvalidRequest(
-                f"This version has {new!r}, and version {number} has none: a Java client that comes back would keep "
-                f"it. Begin with a document of the present cluster that has {options} too; {way}"
-            )
-
-
-async def _require_answer(connection: ClusterConnection, name: str, url: str) -> None:
-    """Refuse a service URL at which the cluster does not answer, or another one does."""
-    async with AdminClient(connection) as admin:
-        try:
-            advertised = await advertised_addresses(admin)
-        except FleetError as error:
-            raise PreconditionFailed(_unknown(url, name, str(error))) from error
-    own = {_host(address) for addresses in advertised.values() for address in addresses.values()}
-    # Nobody has said of another address that it is the cluster's: it gets no credentials.
-    anonymous = url not in (connection.service_url, *connection.client_urls)
-    probes = await probe_hosts(connection, url, advertised, anonymous=anonymous)
-    # By hosts: a proxy may end TLS, and its brokers have none.
-    if other := next((one for one in probes if one.answered and _host(one.answered) not in own), None):
-        raise PreconditionFailed(_unknown(url, name, f"at {_host(other.url)} {other.answered} answers"))
-    if any(one.answered for one in probes) and not any(one.detail for one in probes):
-        return
-    texts = [one.error or one.detail or f"{_host(one.url)} answers" for one in probes]
-    found = "; ".join(text.replace("{green}", name).rstrip(".") for text in texts)
-    asks = ". It got no credentials: those are sent to addresses of the connection only" if anonymous else ""
-    raise PreconditionFailed(_unknown(url, name, f"{found}{asks}"))
-
-
-def _unknown(url: str, name: str, why: str) -> str:
-    return (
-        f"It is not known that {url} leads to {name}: {why.rstrip('.')}. Applications stay where they are. Correct the "
-        "address; or add --unverified, if you know that the applications reach the cluster there."
-    )
-
-
-def _host(address: str) -> str:
-    return address.partition("://")[2]
-
-
 def _approve(terminal: Terminal, question: str, *, yes: bool) -> None:
     require_consent("where applications connect", yes=yes)
     # Not by another person: who moves clients can move them back, and at night there may be nobody else.
     require_permitted(yes=yes, by_another=False)
     if not yes and not terminal.confirm(question):
         raise PreconditionFailed("It was not approved. Applications stay where they are.")
-
-
-def _current(documents: ConnectionDocuments, group: str) -> Publication | None:
-    """What clients follow; of a group whose files are damaged nothing, so that it can be published again."""
-    try:
-        return documents.published(group)
-    except FleetError:
-        return None
 
 
 def _problem(documents: ConnectionDocuments, group: str) -> str:

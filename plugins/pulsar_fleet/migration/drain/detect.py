@@ -14,10 +14,10 @@ from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.defects.catalogue import defects_text
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role, absent_clients
 from pulsar_fleet.cluster.text import counted, with_names
 from pulsar_fleet.migration.drain.state import DrainFacts, Incident, IncidentKind, Remedy
-from pulsar_fleet.migration.facts import Absence, absent_clients
+from pulsar_fleet.migration.facts import Absence
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ import tenacity
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.probes import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated, Unavailable
+from pulsar_fleet.cluster.errors import (
+    FleetError,
+    NotAllowed,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    Unauthenticated,
+    Unavailable,
+)
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
@@ -125,6 +133,39 @@ async def probe_hosts(
         for host in hosts.rstrip("/").split(",")
     )
     return tuple(await asyncio.gather(*probes))
+
+
+async def require_answer(connection: ClusterConnection, name: str, url: str) -> None:
+    """Refuse a service URL at which the cluster does not answer, or another one does."""
+    async with AdminClient(connection) as admin:
+        try:
+            advertised = await advertised_addresses(admin)
+        except FleetError as error:
+            raise PreconditionFailed(_unknown(url, name, str(error))) from error
+    own = {_host(address) for addresses in advertised.values() for address in addresses.values()}
+    # Nobody has said of another address that it is the cluster's: it gets no credentials.
+    anonymous = url not in (connection.service_url, *connection.client_urls)
+    probes = await probe_hosts(connection, url, advertised, anonymous=anonymous)
+    # By hosts: a proxy may end TLS, and its brokers have none.
+    if other := next((one for one in probes if one.answered and _host(one.answered) not in own), None):
+        raise PreconditionFailed(_unknown(url, name, f"at {_host(other.url)} {other.answered} answers"))
+    if any(one.answered for one in probes) and not any(one.detail for one in probes):
+        return
+    texts = [one.error or one.detail or f"{_host(one.url)} answers" for one in probes]
+    found = "; ".join(text.replace("{green}", name).rstrip(".") for text in texts)
+    asks = ". It got no credentials: those are sent to addresses of the connection only" if anonymous else ""
+    raise PreconditionFailed(_unknown(url, name, f"{found}{asks}"))
+
+
+def _unknown(url: str, name: str, why: str) -> str:
+    return (
+        f"It is not known that {url} leads to {name}: {why.rstrip('.')}. Applications stay where they are. Correct the "
+        "address; or add --unverified, if you know that the applications reach the cluster there."
+    )
+
+
+def _host(address: str) -> str:
+    return address.partition("://")[2]
 
 
 async def _probe(

@@ -17,14 +17,14 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats
+from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_clients
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
-from pulsar_fleet.migration.facts import ConnectedClients, absent_clients
+from pulsar_fleet.migration.facts import ConnectedClients
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.prepare.target import prepare_deleted

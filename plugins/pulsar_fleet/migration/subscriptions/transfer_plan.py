@@ -17,14 +17,13 @@ from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.cursor_setting import MAX_CARRIED
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.artefacts import CURSOR_TRANSFERS
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.unread_brokers import BrokerSettings, read_settings
 
-MAX_CARRIED = 100_000
-"""Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
 _MAX_LISTED = 100
 _BY_BATCH_INDEX = "acknowledgmentAtBatchIndexLevelEnabled"
 
