@@ -36,7 +36,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "replication": (
         "pulsar_fleet.replication",
         "pulsar_fleet.links",
-        *_procedures("replication", "replication_watch", "failover"),
+        *_procedures("replication", "replication_watch", "failover", "client_moves"),
     ),
     "read_only": ("pulsar_fleet.read_only", *_procedures("read_only")),
     "sandbox": ("pulsar_sandbox",),

@@ -46,7 +46,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "reconcile": "reconciliation:RECONCILIATION",
         "sync-metadata": "metadata",
     },
-    "Move applications": {"clients": "clients"},
+    "Move applications": {
+        "clients": "clients",
+        "move-clients": "client_moves:MOVE",
+        "return-clients": "client_moves:RETURN",
+    },
     "Records": {"runs": "records", "evidence": "records"},
     "Install": {"airflow": "airflow"},
 }

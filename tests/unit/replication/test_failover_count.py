@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.statistics import Cursor, TopicStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.forecast import CountedEntries
-from pulsar_fleet.replication.failover.measure import forecast_topic
+from pulsar_fleet.replication.failover.measure import Counter, forecast_topic
 from pulsar_fleet.replication.failover.topic_copy import NOWHERE, ClusterTopic, ListedEntry, Place, TopicCopy
 
 TOPIC = "persistent://acme/orders/events"
@@ -114,6 +114,16 @@ def test_a_subscription_created_where_the_forecast_says_loses_nothing(
     assert set(on_to.names) - {MARKER} - set(on_from.names) <= delivered
     assert forecast.redelivered_if_created == count(delivered & (set(on_from.names) - on_from.unread()))
     assert forecast.lost.uncreated.messages == count(unread)
+
+
+@given(sides(missing=True))
+def test_a_carried_position_delivers_what_was_not_acknowledged(both: tuple[Side, Side]) -> None:
+    on_from, on_to = both
+    assert on_from.acknowledged is not None
+    position = Counter(on_from.topic("s"), on_to.topic("s"), copy_of(*both)).position("s")
+    delivered = {on_to.names[number] for number in position.unread(len(on_to.names))} - {MARKER}
+    acknowledged = set(on_from.names) - {MARKER} - on_from.unread()
+    assert delivered == set(on_to.names) - {MARKER} - acknowledged
 
 
 @given(sides())

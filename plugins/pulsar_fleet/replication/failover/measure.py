@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.messages.cursor_setting import CursorPosition
 from pulsar_fleet.messages.positions import Intervals
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.forecast import (
@@ -31,7 +32,7 @@ from pulsar_fleet.snapshot.resources import read_migrated_to, read_partition_cou
 
 def forecast_topic(topic: str, on_from: ClusterTopic, on_to: ClusterTopic, copy: TopicCopy) -> TopicForecast:
     """The forecast of one topic, for every durable subscription on `from`."""
-    counter = _Counter(on_from, on_to, copy)
+    counter = Counter(on_from, on_to, copy)
     links = on_from.stats.links if on_from.stats else {}
     sent_to = sorted(name for name, link in links.items() if link.outbound)
     return TopicForecast(
@@ -56,14 +57,24 @@ def unknown_topic(topic: str, on_to: ClusterTopic, reason: str) -> TopicForecast
     return TopicForecast(topic=topic, entries_to=on_to.ledgers, load=on_to.load, subscriptions=tuple(subscriptions))
 
 
-class _Counter:
+class Counter:
     """Counts for the subscriptions of one topic."""
 
     def __init__(self, on_from: ClusterTopic, on_to: ClusterTopic, copy: TopicCopy) -> None:
         self._from, self._to, self._copy = on_from, on_to, copy
         self._shared = copy.first_shared()
 
+    def position(self, name: str) -> CursorPosition:
+        """Where a subscription is on `to` if it delivers there exactly what it has not acknowledged on `from`, and what
+        `from` does not have yet."""
+        end = len(self._to.ledgers)
+        _, first = self._delivered(self._from.cursors[name].unread, Intervals.of([(0, end)]))
+        unread = Intervals.of((number, number + 1) for number, _ in first)
+        begin = end if unread.first is None else unread.first
+        return CursorPosition(begin, Intervals.of([(begin, end)]).minus(unread))
+
     def forecast(self, name: str) -> SubscriptionForecast:
+        """What it gets on `to` as its cursor is there now, and what it loses."""
         here, there = self._from.cursors[name], self._to.cursors.get(name)
         unread = there.unread if there else Intervals()
         redelivered, first = self._delivered(here.unread, unread)
@@ -175,7 +186,7 @@ async def forecast_with_both(origin: ClusterConnection, target: ClusterConnectio
     async with both_clusters(origin, target) as (here, there, reader):
         selected, unread = await _selected(here.admin, selection, there.name)
         sent, migrated = await _without_migrated((here.admin, there.admin), selected)
-        partitions = await _partitions(here.admin, sent)
+        partitions = await persistent_partitions(here.admin, sent)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
 
         async def forecast(topic: TopicName) -> TopicForecast:
@@ -193,7 +204,7 @@ async def forecast_target_alone(origin: str, target: ClusterConnection, selectio
     """
     async with AdminClient(target) as admin:
         namespaces = await _namespaces(admin, selection)
-        partitions = await _partitions(admin, dict.fromkeys(namespaces, ()))
+        partitions = await persistent_partitions(admin, dict.fromkeys(namespaces, ()))
         topics = []
         for topic in partitions:
             try:
@@ -269,7 +280,7 @@ async def _namespaces(admin: AdminClient, selection: Selection) -> list[Namespac
     return [name for name in present if selection.has(name)]
 
 
-async def _partitions(admin: AdminClient, sent: Sent) -> list[TopicName]:
+async def persistent_partitions(admin: AdminClient, sent: Sent) -> list[TopicName]:
     """The persistent topics, plain ones and partitions that exist."""
     groups = await asyncio.gather(*(_partitions_of(admin, name, topics) for name, topics in sent.items()))
     return [partition for group in groups for partition in group]

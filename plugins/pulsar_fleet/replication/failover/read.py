@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.positions import Ledgers
@@ -78,19 +78,25 @@ class TopicReader:
         later = len(ledgers)
         if before := len(earlier.ledgers):
             later -= ledgers.index_after(earlier.ledgers.at(before - 1))
-        load = TopicLoad.of(internal)
-        return replace(earlier, ledgers=ledgers, cursors=cursors, replicated=replicated, load=load, later=later)
+        load, last = TopicLoad.of(internal), Position.parse(internal["lastConfirmedEntry"])
+        return replace(
+            earlier, ledgers=ledgers, cursors=cursors, replicated=replicated, load=load, later=later, last=last
+        )
 
-    async def copy(self, topic: TopicName, on_from: ClusterTopic, on_to: ClusterTopic) -> TopicCopy:
+    async def copy(
+        self, topic: TopicName, on_from: ClusterTopic, on_to: ClusterTopic, *, unsent: bool = False
+    ) -> TopicCopy:
         """The entries of both clusters from the first unread ones on, and which correspond.
 
         Reads further back where an unread entry may be one that the other cluster has read already.
 
+        :param unsent: of `to` also what `from` does not have yet, whoever has read it there.
         :raises TooMany: it would take more than `MOST_ENTRIES` of one cluster.
         """
         sides = {Place.FROM: on_from, Place.TO: on_to}
         begins = {Place.FROM: on_from.first_unread, Place.TO: on_to.first_unread}
-        if on_from.cursors.keys() - on_to.cursors.keys() and on_to.replicated is not None:
+        unsent = unsent or bool(on_from.cursors.keys() - on_to.cursors.keys())
+        if unsent and on_to.replicated is not None:
             # A subscription that is created must get what `from` does not have yet.
             begins[Place.TO] = min(begins[Place.TO], on_to.replicated)
         ends = {place: len(topic.ledgers) for place, topic in sides.items()}
@@ -135,6 +141,7 @@ async def read_topic(admin: AdminClient, topic: TopicName, other: str) -> Cluste
         stats=stats,
         replicated=replicated_up_to(ledgers, internal, other),
         load=TopicLoad.of(internal),
+        last=Position.parse(internal["lastConfirmedEntry"]),
     )
 
 

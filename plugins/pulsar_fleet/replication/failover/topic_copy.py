@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.cluster.statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
+from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.replication.failover.forecast import TopicLoad
 from pulsar_fleet.verification.subscriptions.correspondence import NONE, ByContent, Listing
@@ -48,6 +50,7 @@ class ClusterTopic:
     :param load: by which it counts what it delivers.
     :param later: number of its last entries that came after the cursors were read: the other cluster may have been read
         before they came.
+    :param last: its last confirmed entry.
     """
 
     ledgers: Ledgers
@@ -56,6 +59,7 @@ class ClusterTopic:
     replicated: int | None = None
     load: TopicLoad = field(default_factory=TopicLoad)
     later: int = 0
+    last: Position = EARLIEST
 
     @property
     def exists(self) -> bool:

@@ -1,0 +1,490 @@
+"""The move of clients that follow a connection document, and the way back, as procedures; see docs/move_clients.md."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from socket import gethostname
+from typing import TYPE_CHECKING, Any
+
+from pulsar_fleet.cluster.text import command_line, counted, listed
+from pulsar_fleet.procedures.procedure import Checked, Done, Ending, NotYet, Procedure, Session, Step, Wait
+from pulsar_fleet.settings.client_moves import RETURN_SETTINGS, SETTINGS
+
+if TYPE_CHECKING:
+    from pulsar_fleet.clients.document import ConnectionDocument
+    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
+    from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.cluster.statistics import ConnectedClient
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.replication.failover.carry import CarriedPositions
+    from pulsar_fleet.replication.failover.client_move import Departure, Movement, MovePlan
+
+log = logging.getLogger(__name__)
+
+_MOVEMENT, _DEPARTURE = "movement.json", "departure.json"
+_MOVE, _RETURN, _ARRIVED = "move_clients", "return_clients", "wait_arrived"
+_REACH_SECONDS = 5.0
+"""How long a cluster that clients leave may not answer before they are led away without it."""
+_MOST = 5
+
+
+def validate(conf: JsonObject) -> None:
+    """Refuse invalid names, and a document that no client could follow."""
+    from pulsar_fleet.clients.document import require_group
+    from pulsar_fleet.cluster.names import parse_namespaces
+
+    require_group(conf["group"])
+    parse_namespaces(conf["namespaces"])
+    _given(conf, conf["service_url"]).require_valid()
+
+
+async def require(session: Session) -> None:
+    """Refuse one cluster twice, and a group that is elsewhere."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.connection import refuse_same_cluster
+
+    origin, target = await _names(session)
+    refuse_same_cluster(session.conf["origin"], session.conf["target"], (origin, target))
+    if _stored_movement(session.run) is None:
+        _require_there(ConnectionDocuments.open(), session.conf["group"], origin)
+
+
+async def check_move(session: Session) -> Checked:
+    """Say what a move would do to each subscription and client; refuse what could not come back. Nothing is changed."""
+    from pulsar_fleet.cluster.names import parse_namespaces
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import require_free
+    from pulsar_fleet.replication.failover.client_move import plan_move
+
+    namespaces = parse_namespaces(session.conf["namespaces"])
+    movement = await _movement(session)
+    await require_free(Sides(*_sides(session)), session.run, namespaces)
+    plan = await plan_move(*_sides(session), namespaces)
+    session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
+    before, after = movement.before.service_url, movement.document.service_url
+    lines = [
+        f"{movement.group}: {before} → {after}",
+        f"{counted(len(plan.clients), 'client')} on {movement.origin} now",
+        *plan.positions.lines(movement.target),
+    ]
+    risks = _risks(session.conf, movement, plan)
+    return Checked(
+        headline=f"Move the clients of {movement.group} from {movement.origin} to {movement.target}: "
+        f"{plan.positions.headline()}.",
+        changes=(f"{movement.group} → {movement.target}", *(str(name) for name in namespaces)),
+        text="\n".join(f"* {line}" for line in [*lines, *(text for text, _ in risks)]),
+        question=f"Move the clients of {movement.group} to {movement.target}?",
+        refusal=next((text for text, refused in risks if refused), ""),
+        warnings=len(risks),
+        about=f"the move of {movement.group}",
+    )
+
+
+def _risks(conf: JsonObject, movement: Movement, plan: MovePlan) -> list[tuple[str, bool]]:
+    """What stands in the way, and whether it forbids the move."""
+    found: list[tuple[str, bool]] = []
+    if one_way := plan.positions.one_way:
+        found.append(
+            (
+                f"{listed(one_way, _MOST)}: not replicated both ways between {movement.origin} and {movement.target}. "
+                f"See why: {command_line('doctor', conf['origin'], conf['target'])}",
+                True,
+            )
+        )
+    if plan.positions.unknown and (why := plan.positions.problem()):
+        found.append((f"{why}. Correct it, or set skip_positions.", not conf["skip_positions"]))
+    elif why := plan.positions.problem():
+        found.append((f"{why}. Let them be read first, or set accept_lost.", not conf["accept_lost"]))
+    if plan.elsewhere:
+        others = _groups_of(sorted({name for names in plan.elsewhere.values() for name in names}), movement.group)
+        named = [str(client) for client in plan.clients if client.address in plan.elsewhere]
+        found.append(
+            (
+                f"{listed(dict.fromkeys(named), _MOST)} also use {listed(others, _MOST)}: a client moves with all its "
+                "topics. Add these namespaces, give it a client for each group, or set accept_shared_clients.",
+                not conf["accept_shared_clients"],
+            )
+        )
+    if plan.unread:
+        found.append(
+            (
+                f"It is not known whether clients use other namespaces too: {plan.unread.rstrip('.')}. Let this tool "
+                "read the brokers' lists of topics, or set accept_shared_clients.",
+                not conf["accept_shared_clients"],
+            )
+        )
+    return found
+
+
+def _groups_of(namespaces: list[str], group: str) -> list[str]:
+    """The namespaces, each with the other group that has it."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+
+    documents = ConnectionDocuments.open()
+    owners = {name: other for other in documents.groups() if other != group for name in documents.namespaces(other)}
+    return [f"{name} (of the group {owners[name]})" if name in owners else name for name in namespaces]
+
+
+async def carry_first(session: Session) -> str:
+    """Create on the target what it lacks, and carry every position: the next time takes only what has changed."""
+    from pulsar_fleet.replication.failover.client_move import carry
+
+    movement = _required_movement(session.run)
+    carried, _ = await carry(*_sides(session), movement.namespaces)
+    _require_carried(session, carried)
+    return carried.headline()
+
+
+async def wait_replicated(session: Session) -> str | NotYet:
+    """Wait until the target has nearly every message."""
+    from pulsar_fleet.links.lag import read_replication_progress
+    from pulsar_fleet.replication.failover.measure import persistent_partitions
+
+    movement, origin = _required_movement(session.run), session.clusters["origin"]
+    topics = await persistent_partitions(origin, dict.fromkeys(movement.namespaces, ()))
+    progress = await read_replication_progress(origin, movement.target, topics)
+    line = f"{counted(progress.lag.entries, 'entry')} still to replicate to {movement.target}{progress.text()}"
+    return line if progress.is_near else NotYet(line)
+
+
+async def move_clients(session: Session) -> Done | str:
+    """Carry the positions, and publish the document that leads the clients to the target."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.replication.failover.client_move import carry
+
+    movement, documents = _required_movement(session.run), ConnectionDocuments.open()
+    published, expected = documents.current(movement.group), documents.newest(movement.group)
+    if published and (published.cluster, published.document) == (movement.target, movement.document):
+        return _published(published, documents)
+    _require_there(documents, movement.group, movement.origin)
+    carried, clients = await carry(*_sides(session), movement.namespaces)
+    _require_carried(session, carried)
+    _keep(session.run, clients)
+    return Done(_published(_publish(session, documents, movement, expected), documents), carried)
+
+
+async def return_clients(session: Session) -> Done | str:
+    """Carry the positions back, and publish the document that leads the clients back.
+
+    Where the cluster that they leave does not answer, they return without it: positions are those that replicated
+    subscriptions have carried.
+    """
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.errors import Unavailable
+    from pulsar_fleet.replication.failover.client_move import carry
+
+    movement, documents = _required_movement(session.run), ConnectionDocuments.open()
+    published, expected = documents.current(movement.group), documents.newest(movement.group)
+    if published and (published.cluster, published.document) == (movement.target, movement.document):
+        return _published(published, documents)
+    origin, target = _sides(session)
+    try:
+        async with AdminClient(origin, retry_seconds=_REACH_SECONDS) as admin:
+            await admin.cluster_name()
+    except Unavailable as error:
+        log.warning("Positions are not carried: %s", error)
+        # Nobody can say now who is connected there: those who came by the move.
+        _keep(session.run, _departure(_moved(session)).clients)
+        made = _published(_publish(session, documents, movement, expected), documents)
+        return f"{made} {movement.origin} did not answer: positions are those that replication had carried."
+    carried, clients = await carry(origin, target, movement.namespaces)
+    _require_carried(session, carried)
+    _keep(session.run, clients)
+    return Done(_published(_publish(session, documents, movement, expected), documents), carried)
+
+
+def _keep(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
+    """Store who was connected before the move; a later call keeps what the first one has stored."""
+    from pulsar_fleet.replication.failover.client_move import Departure
+
+    if run.stored(_DEPARTURE) is None:
+        run.artefacts.write_json(run.id, _DEPARTURE, Departure(clients=clients).to_json())
+
+
+def _require_carried(session: Session, carried: CarriedPositions) -> None:
+    """Refuse to move clients whose positions are not known; what they would lose was accepted before, or is refused."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    accepted = session.conf["skip_positions"] or (session.conf.get("accept_lost", False) and not carried.unknown)
+    if (why := carried.problem()) and not accepted:
+        raise PreconditionFailed(
+            f"{why}. No client was moved. Correct it, or start a run with 'skip_positions', which moves them."
+        )
+
+
+def _publish(session: Session, documents: ConnectionDocuments, movement: Movement, expected: int) -> Publication:
+    from pulsar_fleet.ledger.run import this_user
+
+    by = session.run.requester or this_user()
+    return documents.publish(
+        movement.group,
+        movement.document,
+        cluster=movement.target,
+        by=f"{by} on {gethostname()}",
+        why=session.conf["why"] or session.run.id,
+        expected=expected,
+        namespaces=tuple(map(str, movement.namespaces)),
+    )
+
+
+def _published(made: Publication, documents: ConnectionDocuments) -> str:
+    return (
+        f"The clients of {made.group} are led to {made.cluster}, {made.document.service_url} (version {made.version} "
+        f"in {documents.folder}). An application that starts while it cannot read begins at its default: change it."
+    )
+
+
+async def wait_arrived(session: Session) -> str | NotYet:
+    """Wait until no client is connected to the cluster that they leave; name those that stay.
+
+    Of a subscription whose consumers have not come yet the position is carried again.
+    """
+    from pulsar_fleet.cluster.errors import Unavailable
+    from pulsar_fleet.replication.failover.client_move import look_arrived, look_arrived_alone
+
+    movement, departure = _required_movement(session.run), _departure(session.run)
+    try:
+        arrival = await look_arrived(*_sides(session), movement, departure)
+    except Unavailable as error:
+        log.info("%s", error)
+        arrival = await look_arrived_alone(session.clusters["target"], movement, departure)
+    session.run.artefacts.write_json(session.run.id, _DEPARTURE, departure.to_json())
+    line = arrival.line(movement.origin, movement.target)
+    return line if arrival.is_done else NotYet(line)
+
+
+def _late(run: Run) -> str:
+    again = "--resume waits again" if run.id.startswith("cli/") else "clear this task to wait again"
+    return (
+        "They do not follow the document, or cannot read it. Restart them with the new address; until then both "
+        f"clusters have what they write, and each delivers to its own consumers. {again[0].upper()}{again[1:]}."
+    )
+
+
+def clusters_of_return(conf: JsonObject) -> JsonObject:
+    """The clusters of the move that is taken back, exchanged."""
+    before = _recorded(conf["run"])
+    return {"origin": before.get("target") or "", "target": before.get("origin") or ""}
+
+
+def _recorded(run_id: str) -> JsonObject:
+    """The clusters of a move, or of a return, as its settings name them."""
+    from pulsar_fleet.ledger.run import Run
+
+    recorded = Run.open(run_id).ledger.run(run_id)
+    conf: JsonObject = recorded.conf if recorded else {}
+    return clusters_of_return(conf) if recorded and recorded.procedure == RETURN.name else conf
+
+
+def validate_return(conf: JsonObject) -> None:
+    """Refuse a run that the ledger lacks, of another procedure, or that has moved nobody."""
+    from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+    from pulsar_fleet.ledger.run import Run
+
+    run = Run.open(conf["run"])
+    recorded = run.ledger.run(run.id)
+    if recorded is None:
+        raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page does, DAG/run id.")
+    if recorded.procedure not in (MOVE.name, RETURN.name):
+        raise InvalidRequest(f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name} or {RETURN.name}.")
+    if _stored_movement(run) is None:
+        raise PreconditionFailed(f"{run.id} has moved no client: there is nothing to take back.")
+
+
+async def require_return(session: Session) -> None:
+    """Refuse other clusters than those of the move, and a group that is elsewhere by now."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    movement = _required_movement(_moved(session)).back()
+    name = await session.clusters["target"].cluster_name()
+    if name != movement.target:
+        raise PreconditionFailed(
+            f"{session.connections['target'][0].name} leads to the cluster {name!r}, and {session.conf['run']} has "
+            f"moved clients away from {movement.target!r}. Correct the connection. No client was moved."
+        )
+    if _stored_movement(session.run) is None:
+        _require_there(ConnectionDocuments.open(), movement.group, movement.origin)
+        session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
+
+
+def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
+    """Where the clients are, who has not come, and the positions that were carried."""
+    from pulsar_fleet.ledger.approval import read_approval
+    from pulsar_fleet.preflight.findings import Planned
+    from pulsar_fleet.procedures.runner import described, has_ended, is_planned, result_of
+    from pulsar_fleet.replication.failover.carry import CarriedPositions
+    from pulsar_fleet.report.planned_run import planned_report
+
+    movement = _stored_movement(run)
+    planned: Planned[Any] = described(run) if is_planned(run) else Planned(plan=None, findings=(), headline="", text="")
+    step = next((name for name in (_MOVE, _RETURN) if has_ended(run, name)), "")
+    carried = result_of(run, step, CarriedPositions) if step else None
+    said = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
+    positions = [f"* {line}" for line in carried.lines(movement.target)] if carried and movement else []
+    moved = f"The clients of {movement.group} are on {movement.target}." if movement and step else ""
+    headline = moved or planned.headline or "No client was moved."
+    report = planned_report(
+        headline,
+        ["\n".join(f"* {line}" for line in said), "\n".join(["Positions:", "", *positions]) if positions else ""],
+        planned,
+        approval=read_approval(run),
+        failed=failed,
+    )
+    back = (command_line(RETURN.word, run.id),) if step else ()
+    document: JsonObject = {
+        "movement": movement.to_json() if movement else None,
+        "positions": carried.to_json() if carried else None,
+        "report": report.markdown(),
+    }
+    return Ending(report=report, text=report.markdown(), document=document, commands=() if failed else back, undo=back)
+
+
+def _moved(session: Session) -> Run:
+    """The run that is taken back."""
+    from pulsar_fleet.ledger.run import Run
+
+    return Run(session.conf["run"], session.run.ledger, session.run.artefacts)
+
+
+async def _names(session: Session) -> tuple[str, str]:
+    return await session.clusters["origin"].cluster_name(), await session.clusters["target"].cluster_name()
+
+
+def _sides(session: Session) -> tuple[ClusterConnection, ClusterConnection]:
+    (origin,), (target,) = (session.connections[name] for name in ("origin", "target"))
+    return origin, target
+
+
+def _given(conf: JsonObject, url: str) -> ConnectionDocument:
+    from pulsar_fleet.clients.document import ConnectionDocument
+
+    trust = conf["trust_file"]
+    return ConnectionDocument(
+        service_url=url or ("pulsar+ssl://any" if trust else "pulsar://any"),
+        trust_file=trust,
+        auth_plugin=conf["auth_plugin"],
+        auth_parameters=conf["auth_parameters"],
+    )
+
+
+async def _movement(session: Session) -> Movement:
+    """What moves where; refuses an address at which the target does not answer, and what Java clients cannot follow."""
+    from pulsar_fleet.clients.choice import address_of, completed, require_followed
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.errors import InvalidRequest
+    from pulsar_fleet.cluster.names import parse_namespaces
+    from pulsar_fleet.migration.preflight.redirect_probe import require_answer
+    from pulsar_fleet.replication.failover.client_move import Movement
+
+    conf, (_, connection), (origin, target) = session.conf, _sides(session), await _names(session)
+    documents = ConnectionDocuments.open()
+    before, history = _require_there(documents, conf["group"], origin), documents.history(conf["group"])
+    last = next((one.document.service_url for one in history if one.cluster == target), "")
+    if not (url := conf["service_url"] or last or address_of(connection, before)):
+        raise InvalidRequest(f"{target} names no service URL: set 'service_url' to what applications use.")
+    wanted = completed(replace(_given(conf, url), service_url=url), target, history)
+    wanted.require_valid()
+    if not conf["restart_java"]:
+        require_followed(wanted, before, target)
+    await require_answer(connection, target, url)
+    return Movement(
+        group=conf["group"],
+        namespaces=parse_namespaces(conf["namespaces"]),
+        origin=origin,
+        target=target,
+        document=wanted,
+        before=before.document,
+    )
+
+
+def _require_there(documents: ConnectionDocuments, group: str, cluster: str) -> Publication:
+    """What the clients of a group follow; refused where that is not this cluster."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    published = documents.current(group)
+    if published is None:
+        raise PreconditionFailed(
+            f"{documents.folder} has no connection document of {group!r}. Begin one for {cluster}, and let the "
+            "applications follow it: pulsar-fleet clients set, with --new."
+        )
+    if published.cluster != cluster:
+        raise PreconditionFailed(
+            f"The clients of {group} follow version {published.version}, to {published.cluster} and not to {cluster}, "
+            f"since {published.at}, by {published.by}. Look: {command_line('clients', 'show', group)}. No client was "
+            "moved."
+        )
+    return published
+
+
+def _stored_movement(run: Run) -> Movement | None:
+    from pulsar_fleet.replication.failover.client_move import Movement
+
+    stored = run.stored(_MOVEMENT)
+    return Movement.from_json(stored) if stored else None
+
+
+def _required_movement(run: Run) -> Movement:
+    movement = _stored_movement(run)
+    assert movement is not None, f"the first task has stored what {run.id} moves"
+    return movement
+
+
+def _departure(run: Run) -> Departure:
+    from pulsar_fleet.replication.failover.client_move import Departure
+
+    stored = run.stored(_DEPARTURE)
+    return Departure.from_json(stored) if stored else Departure()
+
+
+_COMING = Wait("arrival_minutes", _late, poll_seconds=5.0, again=True, missed="clients have not come")
+_ARRIVING = Step(_ARRIVED, wait_arrived, wait=_COMING)
+_SIDES = {"origin": "The cluster that the clients leave.", "target": "The cluster that they move to."}
+
+MOVE = Procedure(
+    name=_MOVE,
+    summary="Move live clients that follow a connection document to another cluster; they can be moved back.",
+    clusters=_SIDES,
+    own_settings=SETTINGS,
+    opening="read_request",
+    checks="check_move",
+    approves="approve_move",
+    validate=validate,
+    require=require,
+    check=check_move,
+    work=(
+        Step("carry_positions", carry_first),
+        Step(
+            "wait_replicated",
+            wait_replicated,
+            reads=True,
+            wait=Wait("arrival_minutes", again=True, missed="the messages are not replicated"),
+        ),
+        Step(_MOVE, move_clients, finish="The document is published first."),
+        _ARRIVING,
+    ),
+    end=end,
+)
+RETURN = Procedure(
+    name=_RETURN,
+    summary="Move the clients of a run of move_clients back at once.",
+    clusters=_SIDES,
+    own_settings={
+        **{
+            side: replace(SETTINGS[side], default=None, is_example=False, schema={"type": ["null", "string"]})
+            for side in _SIDES
+        },
+        **RETURN_SETTINGS,
+    },
+    clusters_of=clusters_of_return,
+    opening="read_request",
+    urgent=True,
+    validate=validate_return,
+    require=require_return,
+    work=(Step(_RETURN, return_clients, finish="The document is published first."), _ARRIVING),
+    end=end,
+)

@@ -1,0 +1,198 @@
+"""Carry the positions of subscriptions to the cluster that applications move to, while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.messages.cursor_setting import (
+    MAX_CARRIED,
+    PartitionCursors,
+    TargetCursor,
+    set_cursors,
+)
+from pulsar_fleet.messages.positions import Intervals
+from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, Counter
+from pulsar_fleet.replication.failover.read import TooMany, TopicReader
+from pulsar_fleet.replication.failover.topic_copy import ClusterTopic
+
+_MOST = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedCursor(Document):
+    """One durable subscription of a plain topic or partition. Counts are entries of `to`, not messages.
+
+    :param unread: it delivers them there.
+    :param carried: acknowledged individually, beyond its mark-delete position, and there too.
+    :param again: acknowledged there and not on `from`: it is set back, and delivers them.
+    :param repeated: acknowledged individually on `from`, and delivered there, because they are too many.
+    :param is_new: `to` has no such subscription.
+    :param used: consumers are connected to it on `to`: it stays where it is.
+    :param absent: messages that it has not read on `from` and `to` has no copy of, nor will get one.
+    """
+
+    topic: str
+    subscription: str
+    unread: int
+    carried: int = 0
+    again: int = 0
+    repeated: int = 0
+    is_new: bool = False
+    used: bool = False
+    absent: int = 0
+
+    def text(self, target: str) -> str:
+        """One line."""
+        if self.used:
+            return f"`{self.subscription}` on `{self.topic}`: it has consumers on {target}, and stays as it is there"
+        parts = [f"continues with {counted(self.unread, 'unread entry')}"]
+        if self.carried:
+            parts.append(f"{counted(self.carried, 'individually acknowledged entry')} acknowledged there too")
+        if self.again:
+            parts.append(f"**set back**: {target} delivers {counted(self.again, 'entry')} again")
+        if self.repeated:
+            parts.append(f"**{counted(self.repeated, 'individually acknowledged entry')} delivered again**")
+        if self.absent:
+            parts.append(f"**{target} has no copy of {counted(self.absent, 'message')}**")
+        if self.is_new:
+            parts.append(f"created on {target}")
+        return f"`{self.subscription}` on `{self.topic}`: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedPositions(Document):
+    """The subscriptions of the topics of a move.
+
+    :param unknown: topic → why its subscriptions could not be read or set.
+    :param one_way: topics that one of both clusters does not replicate to the other.
+    """
+
+    cursors: tuple[CarriedCursor, ...] = ()
+    unknown: dict[str, str]
+    one_way: tuple[str, ...] = ()
+
+    @property
+    def absent(self) -> int:
+        """Messages that subscriptions have not read and the other cluster has no copy of."""
+        return sum(cursor.absent for cursor in self.cursors)
+
+    def lines(self, target: str) -> list[str]:
+        """A line for each subscription, those first that do not simply continue."""
+        ordered = sorted(self.cursors, key=lambda one: not (one.used or one.again or one.repeated or one.absent))
+        lines = [cursor.text(target) for cursor in ordered[:_MOST]]
+        if more := len(ordered) - _MOST:
+            lines += [f"… and {counted(more, 'more subscription')}"] if more > 0 else []
+        return [*lines, *(f"`{topic}`: **unknown**: {why}" for topic, why in sorted(self.unknown.items()))]
+
+    def headline(self) -> str:
+        """`5 subscriptions carried, 1 created, 2 set back`."""
+        numbers = {
+            "created": sum(cursor.is_new for cursor in self.cursors),
+            "set back": sum(bool(cursor.again) for cursor in self.cursors),
+            "in use there": sum(cursor.used for cursor in self.cursors),
+            "unknown": len(self.unknown),
+        }
+        carried = counted(sum(not cursor.used for cursor in self.cursors), "subscription")
+        return ", ".join([f"{carried} carried", *(f"{number:,} {name}" for name, number in numbers.items() if number)])
+
+    def problem(self) -> str:
+        """Why applications that move now may lose messages; empty if none do."""
+        if self.unknown:
+            topic, why = next(iter(sorted(self.unknown.items())))
+            others = f" and {counted(len(self.unknown) - 1, 'other topic')}" if len(self.unknown) > 1 else ""
+            return f"The positions of {topic}{others} are not known: {why.rstrip('.')}"
+        if self.absent:
+            topics = listed(dict.fromkeys(cursor.topic for cursor in self.cursors if cursor.absent))
+            return f"{counted(self.absent, 'message')} that nobody has read would not be delivered: {topics}"
+        return ""
+
+
+async def plan_positions(reader: TopicReader, topics: Iterable[TopicName], other: str) -> CarriedPositions:
+    """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there.
+
+    :param other: the name of `to`, to which every topic must be replicated, and back.
+    """
+    return await _each(reader, topics, None, other)
+
+
+async def carry_positions(reader: TopicReader, topics: Iterable[TopicName], to: AdminClient) -> CarriedPositions:
+    """Set the cursors on `to` so that each subscription delivers there what it has not acknowledged on `from`.
+
+    By the entries themselves, in whichever order both clusters have them, and with individual acknowledgments. Missing
+    subscriptions are created; one with consumers on `to` stays. What is acknowledged on `from` meanwhile is delivered
+    again on `to`. A second call sets what has changed since. Six calls for a topic, its entries from the first unread
+    one on, and some calls for each cursor that moves.
+    """
+    return await _each(reader, topics, to, "")
+
+
+async def _each(
+    reader: TopicReader, topics: Iterable[TopicName], to: AdminClient | None, other: str
+) -> CarriedPositions:
+    slots, unknown = asyncio.Semaphore(TOPICS_AT_ONCE), dict[str, str]()
+    one_way: list[str] = []
+
+    async def one(topic: TopicName) -> Collection[CarriedCursor]:
+        async with slots:
+            try:
+                on_from, on_to = await reader.topics(topic)
+                if other and not (_is_linked(on_from, other) and on_to.replicated is not None):
+                    one_way.append(str(topic))
+                return await _carry(reader, topic, on_from, on_to, to)
+            except (FleetError, TooMany) as error:
+                unknown[str(topic)] = str(error)
+                return ()
+
+    carried = await asyncio.gather(*map(one, topics))
+    return CarriedPositions(
+        cursors=tuple(cursor for cursors in carried for cursor in cursors),
+        unknown=unknown,
+        one_way=tuple(sorted(one_way)),
+    )
+
+
+def _is_linked(topic: ClusterTopic, other: str) -> bool:
+    link = topic.stats.links.get(other) if topic.stats else None
+    return link is not None and link.outbound
+
+
+async def _carry(
+    reader: TopicReader, topic: TopicName, on_from: ClusterTopic, on_to: ClusterTopic, to: AdminClient | None
+) -> list[CarriedCursor]:
+    if on_from.exists and not on_to.exists:
+        raise NotFound(f"it has no topic {topic}")
+    copy = await reader.copy(topic, on_from, on_to, unsent=True)
+    counter, targets, carried = Counter(on_from, on_to, copy), dict[str, TargetCursor](), list[CarriedCursor]()
+    for name, source in sorted(on_from.cursors.items()):
+        there = on_to.cursors.get(name)
+        position = counter.position(name)
+        too_many = len(position.individually_acknowledged) > MAX_CARRIED
+        target = replace(position, individually_acknowledged=Intervals()) if too_many else position
+        unread = target.unread(len(on_to.ledgers))
+        cursor = CarriedCursor(
+            topic=str(topic),
+            subscription=name,
+            unread=len(unread),
+            carried=len(target.individually_acknowledged),
+            again=len(unread.minus(there.unread)) if there else 0,
+            repeated=len(position.individually_acknowledged) if too_many else 0,
+            is_new=there is None,
+            used=bool(there and there.consumers),
+            absent=counter.forecast(name).lost.absent,
+        )
+        carried.append(cursor)
+        if not cursor.used:
+            # A cursor that has the flag of a replicated subscription keeps it.
+            flagged = source.replicated or bool(there and there.replicated)
+            targets[name] = TargetCursor(replace(source, replicated=flagged), target)
+    if to is not None and targets:
+        current = PartitionCursors(on_to.ledgers, on_to.last, on_to.cursors)
+        await set_cursors(to, topic, targets, current, live=True)
+    return carried

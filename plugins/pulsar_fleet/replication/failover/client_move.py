@@ -1,0 +1,217 @@
+"""Move the clients of a group to another cluster: what stands in the way, their positions, and who has arrived."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_clients
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.links.partition_stats import required_stats
+from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
+from pulsar_fleet.replication.failover.measure import both_clusters, persistent_partitions
+from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
+from pulsar_fleet.snapshot.resources import read_migrated_to
+
+_SETTLED_SECONDS = 60.0
+"""Nobody is waited for any longer who left one cluster and did not come to the other: it may have ended."""
+_MOST = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement(Document):
+    """One move, decided once.
+
+    :param origin: own name of the cluster that the clients leave; `target`: that to which they move.
+    :param document: what they follow then; `before`: what they follow until then.
+    """
+
+    SCHEMA_VERSION = 1
+
+    group: str
+    namespaces: tuple[NamespaceName, ...]
+    origin: str
+    target: str
+    document: ConnectionDocument
+    before: ConnectionDocument
+
+    def back(self) -> Movement:
+        """The same the other way."""
+        return Movement(
+            group=self.group,
+            namespaces=self.namespaces,
+            origin=self.target,
+            target=self.origin,
+            document=self.before,
+            before=self.document,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePlan:
+    """What a move would do now.
+
+    :param clients: connected to the topics on the cluster that they leave.
+    :param elsewhere: address of a client → other namespaces that it uses; None: why that is unknown, as `unread`.
+    """
+
+    positions: CarriedPositions
+    clients: tuple[ConnectedClient, ...]
+    elsewhere: Mapping[str, Collection[str]]
+    unread: str = ""
+
+
+@dataclass(slots=True)
+class Departure(Document):
+    """The clients of a move, before it and since.
+
+    :param since: when the last of them had left, in seconds since 1970; None while one is connected.
+    """
+
+    SCHEMA_VERSION = 1
+
+    clients: tuple[ConnectedClient, ...] = ()
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Who has come.
+
+    :param staying: connected to the cluster that they should have left; None: it does not answer.
+    :param missing: connected to neither.
+    """
+
+    expected: int
+    staying: tuple[ConnectedClient, ...] | None
+    missing: tuple[ConnectedClient, ...]
+    waited_enough: bool
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody is waited for."""
+        return not self.staying and (not self.missing or self.waited_enough)
+
+    def line(self, origin: str, target: str) -> str:
+        """`3 of 12 clients are on blue: …; 1 on neither cluster: …`."""
+        come = self.expected - len(self.missing) - len(self.staying or ())
+        parts = [f"{max(0, come):,} of {counted(self.expected, 'client')} came to {target}"]
+        if self.staying is None:
+            parts.append(f"{origin} does not answer")
+        elif self.staying:
+            parts.append(f"{len(self.staying):,} on {origin}: {listed(_named(self.staying), _MOST)}")
+        if self.missing:
+            parts.append(f"{len(self.missing):,} on neither: {listed(_named(self.missing), _MOST)}")
+        return "; ".join(parts)
+
+
+def _named(clients: Sequence[ConnectedClient]) -> list[str]:
+    return [f"{client} on {client.topic}" for client in clients]
+
+
+async def plan_move(
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName]
+) -> MovePlan:
+    """Read what a move would do; changes nothing, and loads the topics.
+
+    Calls: two for a namespace, eight for a topic, one for each broker.
+
+    :raises PreconditionFailed: a namespace does not replicate both ways, or a migration has ended it.
+    :raises NotFound: a cluster lacks a namespace.
+    """
+    async with both_clusters(origin, target) as (here, there, reader):
+        await _require_both_ways(here.admin, there.admin, namespaces)
+        topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
+        positions = await plan_positions(reader, topics, there.name)
+        clients = await connected(here.admin, topics)
+        try:
+            elsewhere, unread = await used_elsewhere(here.admin, clients, namespaces), ""
+        except FleetError as error:
+            elsewhere, unread = {}, str(error)
+    return MovePlan(positions=positions, clients=clients, elsewhere=elsewhere, unread=unread)
+
+
+async def _require_both_ways(here: AdminClient, there: AdminClient, namespaces: Sequence[NamespaceName]) -> None:
+    names = {await here.cluster_name(), await there.cluster_name()}
+    for admin in (here, there):
+        own = await admin.cluster_name()
+        for namespace in namespaces:
+            document = await admin.namespace(namespace)
+            if document is None:
+                raise NotFound(f"{own} has no namespace {namespace}: correct 'namespaces', or replicate it first.")
+            if text := await read_migrated_to(admin, namespace, document):
+                raise PreconditionFailed(f"{text}. Its topics take no message again: no client can move back.")
+            if missing := names - {*(document.get("replication_clusters") or ())}:
+                raise PreconditionFailed(
+                    f"{own} does not replicate {namespace} to {listed(sorted(missing))}: what clients write after the "
+                    "move would not come back. Run replicate_namespaces for both clusters first."
+                )
+
+
+async def connected(admin: AdminClient, topics: Sequence[TopicName]) -> tuple[ConnectedClient, ...]:
+    """The clients of these topics. A call for each; loads them."""
+    stats = await required_stats(admin, topics, precise=False)
+    return tuple(client for partition in stats.values() for client in partition.clients)
+
+
+async def carry(
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName]
+) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
+    """Carry the positions of every subscription, and read who is connected to the cluster that clients leave."""
+    async with both_clusters(origin, target) as (here, there, reader):
+        topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
+        carried = await carry_positions(reader, topics, there.admin)
+        return carried, await connected(here.admin, topics)
+
+
+async def look_arrived(
+    origin: ClusterConnection, target: ClusterConnection, movement: Movement, departure: Departure
+) -> Arrival:
+    """Who has come since the document was published.
+
+    Of a subscription whose consumers are still on `origin` the position is carried again.
+
+    :param departure: what was known at the last look; changed in place.
+    """
+    async with both_clusters(origin, target) as (here, there, reader):
+        topics = await persistent_partitions(here.admin, dict.fromkeys(movement.namespaces, ()))
+        on_origin = await required_stats(here.admin, topics, precise=False)
+        on_target = await required_stats(there.admin, topics, precise=False)
+        if late := [topic for topic in topics if _is_awaited(on_origin[topic], on_target[topic])]:
+            await carry_positions(reader, late, there.admin)
+    staying = tuple(client for stats in on_origin.values() for client in stats.clients)
+    departure.since = None if staying else departure.since or time.time()
+    return _arrival(departure, staying, on_target)
+
+
+async def look_arrived_alone(target: AdminClient, movement: Movement, departure: Departure) -> Arrival:
+    """As `look_arrived` where the cluster that clients leave does not answer."""
+    topics = await persistent_partitions(target, dict.fromkeys(movement.namespaces, ()))
+    on_target = await required_stats(target, topics, precise=False)
+    departure.since = departure.since or time.time()
+    return _arrival(departure, None, on_target)
+
+
+def _is_awaited(on_origin: TopicStats, on_target: TopicStats) -> bool:
+    """Whether a subscription has consumers on the cluster that they leave, and none on the other."""
+    there = on_target.subscriptions
+    return any(
+        one.consumers and not (name in there and there[name].consumers) for name, one in on_origin.subscriptions.items()
+    )
+
+
+def _arrival(
+    departure: Departure, staying: tuple[ConnectedClient, ...] | None, on_target: Mapping[TopicName, TopicStats]
+) -> Arrival:
+    arrived = [client for stats in on_target.values() for client in stats.clients]
+    missing = absent_clients(departure.clients, staying or (), arrived)
+    settled = staying is not None and departure.since is not None
+    waited = settled and time.time() - (departure.since or 0.0) >= _SETTLED_SECONDS
+    return Arrival(expected=len(departure.clients), staying=staying, missing=missing, waited_enough=waited)

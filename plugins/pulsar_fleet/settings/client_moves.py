@@ -1,0 +1,102 @@
+"""The settings of `move_clients` and `return_clients`."""
+
+from __future__ import annotations
+
+from pulsar_fleet.settings.setting import setting
+from pulsar_fleet.settings.shared import approval, connection, namespaces
+
+_ARRIVAL = {
+    "arrival_minutes": setting(
+        10,
+        type="integer",
+        minimum=1,
+        maximum=10_080,
+        title="Time to arrive, minutes",
+        description="How long clients may take to follow the document; after it the run fails and names those that "
+        "did not. Nobody is moved back.",
+    ),
+    "skip_positions": setting(
+        False,
+        type="boolean",
+        title="Skip unknown positions",
+        description="Move the clients also where positions of subscriptions could not be carried: what these have "
+        "acknowledged may be delivered again, and what they have not may be lost.",
+    ),
+    "why": setting("", type="string", title="Why", description="For those who read the history of the group."),
+}
+
+SETTINGS = {
+    "origin": connection("pulsar_blue", "From", "The cluster that the clients leave."),
+    "target": connection("pulsar_green", "To", "The cluster that they move to."),
+    "group": setting(
+        "orders",
+        is_example=True,
+        type="string",
+        minLength=1,
+        title="Group",
+        description="The applications that move, which follow the connection document of this name.",
+    ),
+    "namespaces": namespaces("All namespaces that the group uses. One per line."),
+    "service_url": setting(
+        "",
+        type="string",
+        title="Service URL",
+        description="What applications use to reach the target, such as a proxy. Empty: as in its last document, "
+        "else the addresses of applications of the connection, else its service URL.",
+    ),
+    "trust_file": setting(
+        "",
+        type="string",
+        title="Trust file",
+        description="PEM file with the trusted certificates, on the hosts of the applications. Empty: as in the last "
+        "document for the target.",
+    ),
+    "auth_plugin": setting(
+        "",
+        type="string",
+        title="Authentication plugin",
+        description="Class of Java's client. Empty: as in the last document for the target.",
+    ),
+    "auth_parameters": setting(
+        "",
+        type="string",
+        title="Authentication parameters",
+        description="Of that class: a file on the hosts of the applications, file:///etc/pulsar/token.",
+    ),
+    "restart_java": setting(
+        False,
+        type="boolean",
+        title="Java clients are restarted",
+        description="You restart the Java clients of the group: the document may then change TLS, and add or leave out "
+        "a trust file or credentials.",
+    ),
+    "accept_lost": setting(
+        False,
+        type="boolean",
+        title="Accept lost messages",
+        description="Go on although the target has no copy of messages that nobody has read.",
+    ),
+    "accept_shared_clients": setting(
+        False,
+        type="boolean",
+        title="Accept shared clients",
+        description="Go on although clients use topics of other namespaces too, or although that is unknown: if such a "
+        "client follows the document, it moves with all its topics.",
+    ),
+    **_ARRIVAL,
+    **approval("the move"),
+    "dry_run": setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing."),
+}
+
+RETURN_SETTINGS = {
+    "run": setting(
+        "move_clients/RUN",
+        is_example=True,
+        is_argument=True,
+        type="string",
+        pattern=r"^[^/]+/.+$",
+        title="Run",
+        description="The move to take back, as the Fleet page and the reports name it: DAG/run id.",
+    ),
+    **_ARRIVAL,
+}

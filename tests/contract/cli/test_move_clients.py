@@ -1,0 +1,133 @@
+"""`pulsar-fleet move-clients` and `return-clients`: live applications keep their positions, there and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pulsar
+import pytest
+from tests.support.live_application import LiveApplication, make_linked_topic
+from tests.support.shell import Shell
+
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 4
+
+
+@pytest.fixture
+def documents(shell: Shell) -> ConnectionDocuments:
+    folder = str(shell.folder / "clients")
+    shell.environment[CLIENTS_VARIABLE] = folder
+    return ConnectionDocuments.open(folder)
+
+
+async def test_live_applications_keep_their_positions_there_and_back(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    namespace = new_namespace()
+    topic = await make_linked_topic(on_blue, on_green, namespace)
+    blue, green = shell.sides
+    assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    # Of an application that is not connected now.
+    await on_blue.create_subscription(topic, "nightly", "earliest", {"owner": "batch"})
+    with LiveApplication(shell.folder / "clients" / "orders.json", topic).running() as live:
+        await live.publish_more(200)
+        words = ("move-clients", blue, green, "--group", "orders", "--namespaces", str(namespace))
+        dry = await asyncio.to_thread(shell.run, *words, "--dry-run", "--json")
+        assert (dry.state, documents.newest("orders")) == (DONE, 1), dry.err
+        moved = await asyncio.to_thread(shell.run, *words, "--yes", "--json")
+        assert moved.state == DONE, moved.err
+        await live.publish_more(100)
+        there = await on_green.stats(topic)
+        assert there["subscriptions"]["nightly"]["subscriptionProperties"] == {"owner": "batch"}
+        back = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--json")
+        assert back.state == DONE, back.err
+        assert {cursor["absent"] for cursor in back.document["positions"]["cursors"]} == {0}
+        # The same run a second time: its clients are elsewhere by now.
+        late = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"])
+        assert (late.state, "follow version 3, to blue and not to green" in late.err) == (REFUSED, True), late.err
+        await live.publish_more(100)
+        again = await asyncio.to_thread(shell.run, "return-clients", back.document["run"], "--json")
+        assert again.state == DONE, again.err
+        await live.publish_more(100)
+    assert live.lost == set()
+    # A hundred a second. Without the carried positions everything since the last move would come again.
+    assert live.repeated < 300
+    published = documents.published("orders")
+    assert published is not None
+    assert (published.cluster, published.namespaces) == ("green", (str(namespace),))
+    assert await unread(on_green.connection, topic, "nightly") == set(live.sent)
+
+
+async def test_a_move_from_which_nobody_could_come_back_is_refused(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    namespace, other = new_namespace(), new_namespace()
+    topic = await make_linked_topic(on_blue, on_green, namespace)
+    await make_linked_topic(on_blue, on_green, other)
+    blue, green = shell.sides
+
+    def move(*words: str, spaces: NamespaceName = namespace) -> tuple[int, str]:
+        said = shell.run("move-clients", blue, green, "--group", "orders", "--namespaces", str(spaces), *words)
+        return said.state, f"{said.out}{said.err}"
+
+    state, said = move("--yes")
+    assert (state, "has no connection document of 'orders'" in said) == (REFUSED, True), said
+    assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    client = await asyncio.to_thread(open_client, on_blue.connection)
+    try:
+        for name in (namespace, other):
+            client.create_producer(str(TopicName(name, "events")))
+        said = ""
+        async with asyncio.timeout(90):
+            # Brokers renew the lists of their topics once a minute.
+            while "also use" not in said:
+                await asyncio.sleep(1)
+                said = (await asyncio.to_thread(move, "--dry-run"))[1]
+        state, said = await asyncio.to_thread(move, "--yes")
+        assert (state, str(other) in said) == (REFUSED, True), said
+    finally:
+        await asyncio.to_thread(client.close)
+    names = [await on_blue.cluster_name(), await on_green.cluster_name()]
+    await on_green.post(f"/namespaces/{namespace.path}/replication", names[1:])
+    state, said = await asyncio.to_thread(move, "--yes", "--accept-shared-clients")
+    assert (state, "would not come back. Run replicate_namespaces" in said) == (REFUSED, True), said
+    for words, status, text in (
+        (("--group", "Orders"), USAGE, "is not a name of a group"),
+        (("--service-url", "http://green:8080"), USAGE, "is not a service URL"),
+    ):
+        state, said = await asyncio.to_thread(move, *words, "--yes", "--accept-shared-clients", spaces=other)
+        assert (state, text in said) == (status, True), said
+    assert documents.newest("orders") == 1
+    assert (await on_green.stats(topic))["subscriptions"] == {}
+
+
+async def unread(connection: ClusterConnection, topic: TopicName, subscription: str) -> set[bytes]:
+    """Everything that a subscription delivers."""
+
+    def drain() -> set[bytes]:
+        client, got = open_client(connection), set[bytes]()
+        consumer = client.subscribe(str(topic), subscription)
+        while True:
+            try:
+                message = consumer.receive(3_000)
+            except pulsar.Timeout:
+                client.close()
+                return got
+            got.add(message.data())
+            consumer.acknowledge(message)
+
+    return await asyncio.to_thread(drain)

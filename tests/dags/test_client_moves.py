@@ -1,0 +1,54 @@
+"""Live applications move to another cluster and back, by Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.dag_runs import report, states
+from tests.support.live_application import LiveApplication, make_linked_topic
+
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+pytestmark = pytest.mark.replication
+
+
+def test_applications_move_and_come_back(
+    play: Callable[..., Any],
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path))
+    namespace, documents = new_namespace(), ConnectionDocuments.open()
+    topic = asyncio.run(make(blue, green, namespace))
+    document = ConnectionDocument(service_url=str(blue.service_url))
+    documents.publish("orders", document, cluster="blue", by="a test", why="", expected=0)
+    conf = {"group": "orders", "namespaces": [str(namespace)], "auto_approve": True}
+    with LiveApplication(tmp_path / "orders.json", topic).running() as live:
+        asyncio.run(live.publish_more(50))
+        moved = play("move_clients", **conf)
+        assert set(states(moved).values()) == {"success"}, report(moved)
+        assert report(moved).startswith("# The clients of orders are on green.")
+        asyncio.run(live.publish_more(50))
+        back = play("return_clients", run=f"move_clients/{moved.run_id}")
+        assert set(states(back).values()) == {"success"}, report(back)
+        asyncio.run(live.publish_more(50))
+    assert live.lost == set()
+    assert [one.cluster for one in documents.history("orders")] == ["blue", "green", "blue"]
+    refused = play("return_clients", run="move_clients/none")
+    assert (states(refused)["read_request"], "The ledger has no run" in report(refused)) == ("failed", True)
+
+
+async def make(blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName) -> TopicName:
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        return await make_linked_topic(on_blue, on_green, namespace)

@@ -1,0 +1,108 @@
+"""An application that follows a connection document while a test moves it: what it sends, and what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pulsar
+from tests.support.replicated_applications import replicate_both_ways
+from tests.support.replication import wait_linked
+
+from pulsar_fleet.clients.provider import DocumentProvider
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+_HELD = 7
+"""Every so many messages one stays unacknowledged, up to three."""
+
+
+async def make_linked_topic(first: AdminClient, second: AdminClient, namespace: NamespaceName) -> TopicName:
+    """A topic that each of two clusters copies to the other."""
+    await replicate_both_ways(first, second, namespace)
+    topic = TopicName(namespace, "events")
+    for admin in (first, second):
+        await admin.create_topic(topic)
+    await wait_linked(first, [topic], await second.cluster_name())
+    await wait_linked(second, [topic], await first.cluster_name())
+    return topic
+
+
+class LiveApplication:
+    """A producer and a consumer, whose subscription no broker replicates."""
+
+    def __init__(self, document: Path, topic: TopicName) -> None:
+        self.sent: list[bytes] = []
+        self.received: Counter[bytes] = Counter()
+        self.held: set[bytes] = set()
+        self.gap = 0.0
+        self._stopped = threading.Event()
+        self._client = pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2))
+        self._producer = self._client.create_producer(str(topic), send_timeout_millis=60_000, batching_enabled=False)
+        self._consumer = self._client.subscribe(
+            str(topic),
+            "application",
+            consumer_type=pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+        )
+        self._threads = [threading.Thread(target=work) for work in (self._publish, self._receive)]
+
+    @contextmanager
+    def running(self) -> Iterator[LiveApplication]:
+        """Publish and receive while the block runs; at its end receive what was published."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stopped.set()
+            for thread in self._threads:
+                thread.join()
+            self._client.close()
+
+    @property
+    def lost(self) -> set[bytes]:
+        """What a broker had stored, and nobody got."""
+        return set(self.sent) - self.received.keys()
+
+    @property
+    def repeated(self) -> int:
+        """Deliveries of messages that it had acknowledged."""
+        return sum(count - 1 for content, count in self.received.items() if content not in self.held)
+
+    async def publish_more(self, count: int) -> None:
+        """Until so many more are stored."""
+        until = len(self.sent) + count
+        async with asyncio.timeout(60):
+            while len(self.sent) < until:
+                await asyncio.sleep(0.05)
+
+    def _publish(self) -> None:
+        last = time.monotonic()
+        while not self._stopped.wait(0.01):
+            content = b"%d" % len(self.sent)
+            self._producer.send(content)
+            self.sent.append(content)
+            self.gap, last = max(self.gap, time.monotonic() - last), time.monotonic()
+
+    def _receive(self) -> None:
+        # So long after the end what is missing is lost.
+        end = math.inf
+        while not self._stopped.is_set() or (self.lost and time.monotonic() < end):
+            end = min(end, time.monotonic() + 30.0) if self._stopped.is_set() else math.inf
+            try:
+                message = self._consumer.receive(500)
+            except pulsar.Timeout:
+                continue
+            content = message.data()
+            self.received[content] += 1
+            if len(self.held) < 3 and int(content) % _HELD == _HELD - 1:
+                self.held.add(content)
+            elif content not in self.held:
+                self._consumer.acknowledge(message)
