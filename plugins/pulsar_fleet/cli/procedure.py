@@ -329,9 +329,7 @@ class _ProcedureRun:
             for setting, sides in _named(self._procedure, self._conf).items():
                 known = self._connections.get(setting)
                 # One of a list that did not answer a moment ago may answer now.
-                if known is None or (
-                    isinstance(self._conf[setting], list) and not all(one.service_url for one in known)
-                ):
+                if known is None or (self._may_be_absent(setting) and not all(one.service_url for one in known)):
                     self._connections[setting] = await self._reached(setting, sides)
             every = {one.argument: one for sides in self._connections.values() for one in sides}
             named = self._procedure.batch_connections(batch).items()
@@ -350,12 +348,13 @@ class _ProcedureRun:
         return result
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
-        """Of a list the clusters that do not answer too: its procedure decides what that means."""
-        return (
-            await reach_all(sides)
-            if isinstance(self._conf[setting], list)
-            else [(await reach(side)).connection for side in sides]
-        )
+        if self._may_be_absent(setting):
+            return await reach_all(sides)
+        return [(await reach(side)).connection for side in sides]
+
+    def _may_be_absent(self, setting: str) -> bool:
+        """Whether the procedure decides what a cluster means that does not answer, as of each in a list."""
+        return isinstance(self._conf[setting], list) or setting in self._procedure.may_be_absent
 
 
 INTERRUPTED = "interrupted"
@@ -392,7 +391,8 @@ def _named(procedure: Procedure, conf: JsonObject) -> dict[str, list[ClusterConn
 
     The others must not get them: they have those of the target, unless the procedure says that all have the same.
     """
-    sides = repeat(Side.SOURCE) if procedure.same_credentials else chain([Side.SOURCE], repeat(Side.TARGET))
+    first, others = (Side.TARGET, Side.SOURCE) if procedure.exchanged(conf) else (Side.SOURCE, Side.TARGET)
+    sides = repeat(Side.SOURCE) if procedure.same_credentials else chain([first], repeat(others))
     named = procedure.connections(conf)
     for step in procedure.each:
         named |= procedure.connections(conf, step=step)

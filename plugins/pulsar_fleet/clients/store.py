@@ -40,6 +40,7 @@ class Publication(Document):
     :param at: ISO 8601, UTC.
     :param cluster: the own name of the cluster to which its address led.
     :param namespaces: those that the group uses, as the last move named them.
+    :param run: the move that has led the clients to this cluster; empty where none has.
     """
 
     group: str
@@ -50,6 +51,7 @@ class Publication(Document):
     at: str
     why: str = ""
     namespaces: tuple[str, ...] = ()
+    run: str = ""
 
 
 class ConnectionDocuments:
@@ -145,10 +147,12 @@ class ConnectionDocuments:
         why: str,
         expected: int,
         namespaces: tuple[str, ...] = (),
+        run: str = "",
     ) -> Publication:
         """Record the next version, then give it to clients.
 
         :param namespaces: of the group; none: those of the version before.
+        :param run: the move; none: that of the version before, where it leads to the same cluster.
         :param expected: what `newest` said when the caller decided.
         :raises PreconditionFailed: somebody else has recorded a version meanwhile; nothing was changed.
         :raises InvalidRequest: the document is not valid, or the folder cannot be written.
@@ -162,6 +166,8 @@ class ConnectionDocuments:
                     f"pulsar-fleet clients show {group}."
                 )
             at = datetime.now(UTC).isoformat(timespec="seconds")
+            before = next(iter(self.history(group)), None)
+            kept = before.run if before and before.cluster == cluster else ""
             made = Publication(
                 group=group,
                 version=expected + 1,
@@ -170,7 +176,8 @@ class ConnectionDocuments:
                 by=by,
                 at=at,
                 why=why,
-                namespaces=namespaces or self.namespaces(group),
+                namespaces=namespaces or (before.namespaces if before else ()),
+                run=run or kept,
             )
             # All are written before the first one counts: a disk that is full leaves clients where they are.
             contents = {

@@ -9,7 +9,17 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.text import command_line, counted, listed
-from pulsar_fleet.procedures.procedure import Checked, Done, Ending, NotYet, Procedure, Session, Step, Wait
+from pulsar_fleet.procedures.procedure import (
+    Checked,
+    Done,
+    Ending,
+    NotYet,
+    Procedure,
+    Session,
+    Step,
+    Unmet,
+    Wait,
+)
 from pulsar_fleet.settings.client_moves import RETURN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.clients.store import ConnectionDocuments, Publication
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.cluster.statistics import ConnectedClient
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.replication.failover.carry import CarriedPositions
@@ -26,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _MOVEMENT, _DEPARTURE = "movement.json", "departure.json"
 _MOVE, _RETURN, _ARRIVED = "move_clients", "return_clients", "wait_arrived"
-_REACH_SECONDS = 5.0
+_REACH_SECONDS = 3.0
 """How long a cluster that clients leave may not answer before they are led away without it."""
 _MOST = 5
 
@@ -55,13 +66,11 @@ async def require(session: Session) -> None:
 async def check_move(session: Session) -> Checked:
     """Say what a move would do to each subscription and client; refuse what could not come back. Nothing is changed."""
     from pulsar_fleet.cluster.names import parse_namespaces
-    from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.prepare.lease import require_free
     from pulsar_fleet.replication.failover.client_move import plan_move
 
     namespaces = parse_namespaces(session.conf["namespaces"])
     movement = await _movement(session)
-    await require_free(Sides(*_sides(session)), session.run, namespaces)
+    await _require_free(session, namespaces)
     plan = await plan_move(*_sides(session), namespaces)
     session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
     before, after = movement.before.service_url, movement.document.service_url
@@ -86,15 +95,10 @@ async def check_move(session: Session) -> Checked:
 def _risks(conf: JsonObject, movement: Movement, plan: MovePlan) -> list[tuple[str, bool]]:
     """What stands in the way, and whether it forbids the move."""
     found: list[tuple[str, bool]] = []
-    if one_way := plan.positions.one_way:
-        found.append(
-            (
-                f"{listed(one_way, _MOST)}: not replicated both ways between {movement.origin} and {movement.target}. "
-                f"See why: {command_line('doctor', conf['origin'], conf['target'])}",
-                True,
-            )
-        )
-    if plan.positions.unknown and (why := plan.positions.problem()):
+    if plan.positions.one_way:
+        doctor = command_line("doctor", conf["origin"], conf["target"])
+        found.append((f"{plan.positions.problem()}. See why: {doctor}", not conf["skip_positions"]))
+    elif plan.positions.unknown and (why := plan.positions.problem()):
         found.append((f"{why}. Correct it, or set skip_positions.", not conf["skip_positions"]))
     elif why := plan.positions.problem():
         found.append((f"{why}. Let them be read first, or set accept_lost.", not conf["accept_lost"]))
@@ -133,6 +137,7 @@ async def carry_first(session: Session) -> str:
     from pulsar_fleet.replication.failover.client_move import carry
 
     movement = _required_movement(session.run)
+    await _require_free(session, movement.namespaces)
     carried, _ = await carry(*_sides(session), movement.namespaces)
     _require_carried(session, carried)
     return carried.headline()
@@ -156,10 +161,11 @@ async def move_clients(session: Session) -> Done | str:
     from pulsar_fleet.replication.failover.client_move import carry
 
     movement, documents = _required_movement(session.run), ConnectionDocuments.open()
-    published, expected = documents.current(movement.group), documents.newest(movement.group)
-    if published and (published.cluster, published.document) == (movement.target, movement.document):
-        return _published(published, documents)
+    expected = documents.newest(movement.group)
+    if made := _made_before(session, documents, movement, expected):
+        return _published(made, documents)
     _require_there(documents, movement.group, movement.origin)
+    await _require_free(session, movement.namespaces)
     carried, clients = await carry(*_sides(session), movement.namespaces)
     _require_carried(session, carried)
     _keep(session.run, clients)
@@ -174,42 +180,66 @@ async def return_clients(session: Session) -> Done | str:
     """
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.errors import Unavailable
-    from pulsar_fleet.replication.failover.client_move import carry
+    from pulsar_fleet.cluster.errors import FleetError, Unavailable
+    from pulsar_fleet.replication.failover.client_move import carry, require_open
 
     movement, documents = _required_movement(session.run), ConnectionDocuments.open()
-    published, expected = documents.current(movement.group), documents.newest(movement.group)
-    if published and (published.cluster, published.document) == (movement.target, movement.document):
-        return _published(published, documents)
+    expected = documents.newest(movement.group)
+    if made := _made_before(session, documents, movement, expected):
+        return _published(made, documents)
+    _require_moved_by(documents, movement, session.conf["run"])
+    await require_open(session.clusters["target"], movement.namespaces)
     origin, target = _sides(session)
+    carried: CarriedPositions | None = None
     try:
         async with AdminClient(origin, retry_seconds=_REACH_SECONDS) as admin:
             await admin.cluster_name()
-    except Unavailable as error:
+        carried, clients = await carry(origin, target, movement.namespaces)
+    except FleetError as error:
+        if not (isinstance(error, Unavailable) or session.conf["skip_positions"]):
+            raise
         log.warning("Positions are not carried: %s", error)
         # Nobody can say now who is connected there: those who came by the move.
-        _keep(session.run, _departure(_moved(session)).clients)
-        made = _published(_publish(session, documents, movement, expected), documents)
-        return f"{made} {movement.origin} did not answer: positions are those that replication had carried."
-    carried, clients = await carry(origin, target, movement.namespaces)
-    _require_carried(session, carried)
+        clients, why = _departure(_moved(session)).clients, str(error).rstrip(".")
+    if carried:
+        _require_carried(session, carried)
     _keep(session.run, clients)
-    return Done(_published(_publish(session, documents, movement, expected), documents), carried)
+    said = _published(_publish(session, documents, movement, expected), documents)
+    return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {why}."
+
+
+def _made_before(
+    session: Session, documents: ConnectionDocuments, movement: Movement, expected: int
+) -> Publication | None:
+    """What this run has published in an earlier try; again, where the process died before every file was there."""
+    published = documents.current(movement.group)
+    if published is None or published.run != session.run.id:
+        return None
+    return _publish(session, documents, movement, expected) if documents.problem(movement.group) else published
+
+
+async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...]) -> None:
+    """Refuse namespaces that a migration has now, and a record of that which cannot be read."""
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import require_free
+
+    if unread := await require_free(Sides(*_sides(session)), session.run, namespaces):
+        raise unread
 
 
 def _keep(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
-    """Store who was connected before the move; a later call keeps what the first one has stored."""
+    """Store who was connected before the document was published."""
     from pulsar_fleet.replication.failover.client_move import Departure
 
-    if run.stored(_DEPARTURE) is None:
-        run.artefacts.write_json(run.id, _DEPARTURE, Departure(clients=clients).to_json())
+    run.artefacts.write_json(run.id, _DEPARTURE, Departure(clients=clients).to_json())
 
 
 def _require_carried(session: Session, carried: CarriedPositions) -> None:
     """Refuse to move clients whose positions are not known; what they would lose was accepted before, or is refused."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
 
-    accepted = session.conf["skip_positions"] or (session.conf.get("accept_lost", False) and not carried.unknown)
+    only_lost = not (carried.unknown or carried.one_way)
+    accepted = session.conf["skip_positions"] or (session.conf.get("accept_lost", False) and only_lost)
     if (why := carried.problem()) and not accepted:
         raise PreconditionFailed(
             f"{why}. No client was moved. Correct it, or start a run with 'skip_positions', which moves them."
@@ -228,6 +258,7 @@ def _publish(session: Session, documents: ConnectionDocuments, movement: Movemen
         why=session.conf["why"] or session.run.id,
         expected=expected,
         namespaces=tuple(map(str, movement.namespaces)),
+        run=session.run.id,
     )
 
 
@@ -238,15 +269,20 @@ def _published(made: Publication, documents: ConnectionDocuments) -> str:
     )
 
 
-async def wait_arrived(session: Session) -> str | NotYet:
+async def wait_arrived(session: Session) -> str | NotYet | Unmet:
     """Wait until no client is connected to the cluster that they leave; name those that stay.
 
     Of a subscription whose consumers have not come yet the position is carried again.
     """
+    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import Unavailable
     from pulsar_fleet.replication.failover.client_move import look_arrived, look_arrived_alone
 
     movement, departure = _required_movement(session.run), _departure(session.run)
+    published = ConnectionDocuments.open().current(movement.group)
+    if published and published.run != session.run.id:
+        # Theirs are the cursors of another run now.
+        return Unmet(f"Nobody is awaited any more: {_where(published)}.")
     try:
         arrival = await look_arrived(*_sides(session), movement, departure)
     except Unavailable as error:
@@ -271,6 +307,14 @@ def clusters_of_return(conf: JsonObject) -> JsonObject:
     return {"origin": before.get("target") or "", "target": before.get("origin") or ""}
 
 
+def is_exchanged(conf: JsonObject) -> bool:
+    """Whether the clients leave the cluster to which the move has led them, and not the one where it began."""
+    from pulsar_fleet.ledger.run import Run
+
+    recorded = Run.open(conf["run"]).ledger.run(conf["run"])
+    return not (recorded and recorded.procedure == RETURN.name and is_exchanged(recorded.conf))
+
+
 def _recorded(run_id: str) -> JsonObject:
     """The clusters of a move, or of a return, as its settings name them."""
     from pulsar_fleet.ledger.run import Run
@@ -291,7 +335,8 @@ def validate_return(conf: JsonObject) -> None:
         raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page does, DAG/run id.")
     if recorded.procedure not in (MOVE.name, RETURN.name):
         raise InvalidRequest(f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name} or {RETURN.name}.")
-    if _stored_movement(run) is None:
+    movement = _stored_movement(run)
+    if movement is None or not _has_moved(run, movement):
         raise PreconditionFailed(f"{run.id} has moved no client: there is nothing to take back.")
 
 
@@ -308,7 +353,7 @@ async def require_return(session: Session) -> None:
             f"moved clients away from {movement.target!r}. Correct the connection. No client was moved."
         )
     if _stored_movement(session.run) is None:
-        _require_there(ConnectionDocuments.open(), movement.group, movement.origin)
+        _require_moved_by(ConnectionDocuments.open(), movement, session.conf["run"])
         session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
 
 
@@ -326,8 +371,10 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     carried = result_of(run, step, CarriedPositions) if step else None
     said = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
     positions = [f"* {line}" for line in carried.lines(movement.target)] if carried and movement else []
-    moved = f"The clients of {movement.group} are on {movement.target}." if movement and step else ""
-    headline = moved or planned.headline or "No client was moved."
+    moved = movement is not None and _has_moved(run, movement)
+    verb = "are on" if has_ended(run, _ARRIVED) and not failed else "are led to"
+    where = f"The clients of {movement.group} {verb} {movement.target}." if movement and moved else ""
+    headline = where or planned.headline or "No client was moved."
     report = planned_report(
         headline,
         ["\n".join(f"* {line}" for line in said), "\n".join(["Positions:", "", *positions]) if positions else ""],
@@ -335,7 +382,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
         approval=read_approval(run),
         failed=failed,
     )
-    back = (command_line(RETURN.word, run.id),) if step else ()
+    back = (command_line(RETURN.word, run.id),) if moved else ()
     document: JsonObject = {
         "movement": movement.to_json() if movement else None,
         "positions": carried.to_json() if carried else None,
@@ -391,7 +438,8 @@ async def _movement(session: Session) -> Movement:
     wanted.require_valid()
     if not conf["restart_java"]:
         require_followed(wanted, before, target)
-    await require_answer(connection, target, url)
+    if not conf["unverified"]:
+        await require_answer(connection, target, url)
     return Movement(
         group=conf["group"],
         namespaces=parse_namespaces(conf["namespaces"]),
@@ -406,7 +454,7 @@ def _require_there(documents: ConnectionDocuments, group: str, cluster: str) -> 
     """What the clients of a group follow; refused where that is not this cluster."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
 
-    published = documents.current(group)
+    published = documents.current(group) or next(iter(documents.history(group)), None)
     if published is None:
         raise PreconditionFailed(
             f"{documents.folder} has no connection document of {group!r}. Begin one for {cluster}, and let the "
@@ -414,11 +462,35 @@ def _require_there(documents: ConnectionDocuments, group: str, cluster: str) -> 
         )
     if published.cluster != cluster:
         raise PreconditionFailed(
-            f"The clients of {group} follow version {published.version}, to {published.cluster} and not to {cluster}, "
-            f"since {published.at}, by {published.by}. Look: {command_line('clients', 'show', group)}. No client was "
-            "moved."
+            f"They are not led to {cluster}: {_where(published)}. Look: {command_line('clients', 'show', group)}. No "
+            "client was moved."
         )
     return published
+
+
+def _require_moved_by(documents: ConnectionDocuments, movement: Movement, run_id: str) -> None:
+    """Refuse to take back a run behind which the clients were moved again."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    published = _require_there(documents, movement.group, movement.origin)
+    if published.run != run_id:
+        name = f"Take that run back: {command_line(RETURN.word, published.run)}. " if published.run else ""
+        raise PreconditionFailed(f"{run_id} did not move them last: {_where(published)}. {name}No client was moved.")
+
+
+def _where(published: Publication) -> str:
+    by = f" (run {published.run})" if published.run else ""
+    return (
+        f"the clients of {published.group} are led to {published.cluster} by version {published.version}, of "
+        f"{published.by} at {published.at}{by}"
+    )
+
+
+def _has_moved(run: Run, movement: Movement) -> bool:
+    """Whether a run has published where its clients are led."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+
+    return any(one.run == run.id for one in ConnectionDocuments.open().history(movement.group))
 
 
 def _stored_movement(run: Run) -> Movement | None:
@@ -481,6 +553,8 @@ RETURN = Procedure(
         **RETURN_SETTINGS,
     },
     clusters_of=clusters_of_return,
+    may_be_absent=frozenset({"origin"}),
+    exchanged=is_exchanged,
     opening="read_request",
     urgent=True,
     validate=validate_return,

@@ -322,6 +322,9 @@ class Procedure:
     :param records: the ledger has everything that its steps write: one that refuses before has changed nothing.
     :param undo: the commands that take back what a run has changed, where the last change first is not their order.
     :param metrics: the first part of the names of its metrics, where it is not that of the run in the ledger.
+    :param may_be_absent: settings whose cluster need not answer: its steps decide what that means.
+    :param exchanged: whether the first cluster of a run with these settings has the credentials of the target on the
+        terminal, because the run takes another one back.
     :param same_credentials: on the terminal every cluster that is named by its URL has those of the source.
     :param idle: why a run with these settings has nothing to do, so that it is skipped and not recorded; else empty.
     :param opening: id of the first task, which validates, and checks unless `checks` names another one.
@@ -354,6 +357,8 @@ class Procedure:
     records: bool = False
     undo: Callable[[Run, JsonObject], tuple[str, ...]] | None = None
     metrics: str = ""
+    may_be_absent: frozenset[str] = frozenset()
+    exchanged: Callable[[JsonObject], bool] = field(default=lambda conf: False)  # noqa: ARG005
     same_credentials: bool = False
     opening: str = CHECK
     checks: str = ""

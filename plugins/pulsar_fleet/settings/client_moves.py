@@ -70,6 +70,13 @@ SETTINGS = {
         description="You restart the Java clients of the group: the document may then change TLS, and add or leave out "
         "a trust file or credentials.",
     ),
+    "unverified": setting(
+        False,
+        type="boolean",
+        title="Address not verified",
+        description="Do not ask the service URL whether the target answers there: applications reach it, and this tool "
+        "does not.",
+    ),
     "accept_lost": setting(
         False,
         type="boolean",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -22,7 +22,7 @@ from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, Counter
 from pulsar_fleet.replication.failover.read import TooMany, TopicReader
 from pulsar_fleet.replication.failover.topic_copy import ClusterTopic
 
-_MOST = 100
+_MOST, _FEW = 100, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class CarriedCursor(Document):
     :param repeated: acknowledged individually on `from`, and delivered there, because they are too many.
     :param is_new: `to` has no such subscription.
     :param used: consumers are connected to it on `to`: it stays where it is.
+    :param unsent: messages that it has not read on `from` and that are still to be replicated.
     :param absent: messages that it has not read on `from` and `to` has no copy of, nor will get one.
     """
 
@@ -46,6 +47,7 @@ class CarriedCursor(Document):
     repeated: int = 0
     is_new: bool = False
     used: bool = False
+    unsent: int = 0
     absent: int = 0
 
     def text(self, target: str) -> str:
@@ -59,6 +61,8 @@ class CarriedCursor(Document):
             parts.append(f"**set back**: {target} delivers {counted(self.again, 'entry')} again")
         if self.repeated:
             parts.append(f"**{counted(self.repeated, 'individually acknowledged entry')} delivered again**")
+        if self.unsent:
+            parts.append(f"{counted(self.unsent, 'message')} still to be replicated")
         if self.absent:
             parts.append(f"**{target} has no copy of {counted(self.absent, 'message')}**")
         if self.is_new:
@@ -104,6 +108,8 @@ class CarriedPositions(Document):
 
     def problem(self) -> str:
         """Why applications that move now may lose messages; empty if none do."""
+        if self.one_way:
+            return f"{listed(self.one_way, _FEW)}: not replicated both ways"
         if self.unknown:
             topic, why = next(iter(sorted(self.unknown.items())))
             others = f" and {counted(len(self.unknown) - 1, 'other topic')}" if len(self.unknown) > 1 else ""
@@ -119,22 +125,33 @@ async def plan_positions(reader: TopicReader, topics: Iterable[TopicName], other
 
     :param other: the name of `to`, to which every topic must be replicated, and back.
     """
-    return await _each(reader, topics, None, other)
+    return await _each(reader, topics, other)
 
 
-async def carry_positions(reader: TopicReader, topics: Iterable[TopicName], to: AdminClient) -> CarriedPositions:
+async def carry_positions(
+    reader: TopicReader,
+    topics: Iterable[TopicName],
+    to: AdminClient,
+    only: Mapping[TopicName, Collection[str]] | None = None,
+) -> CarriedPositions:
     """Set the cursors on `to` so that each subscription delivers there what it has not acknowledged on `from`.
 
     By the entries themselves, in whichever order both clusters have them, and with individual acknowledgments. Missing
     subscriptions are created; one with consumers on `to` stays. What is acknowledged on `from` meanwhile is delivered
     again on `to`. A second call sets what has changed since. Six calls for a topic, its entries from the first unread
     one on, and some calls for each cursor that moves.
+
+    :param only: topic → the subscriptions to carry; None: all.
     """
-    return await _each(reader, topics, to, "")
+    return await _each(reader, topics, await to.cluster_name(), to, only)
 
 
 async def _each(
-    reader: TopicReader, topics: Iterable[TopicName], to: AdminClient | None, other: str
+    reader: TopicReader,
+    topics: Iterable[TopicName],
+    other: str,
+    to: AdminClient | None = None,
+    only: Mapping[TopicName, Collection[str]] | None = None,
 ) -> CarriedPositions:
     slots, unknown = asyncio.Semaphore(TOPICS_AT_ONCE), dict[str, str]()
     one_way: list[str] = []
@@ -143,9 +160,10 @@ async def _each(
         async with slots:
             try:
                 on_from, on_to = await reader.topics(topic)
-                if other and not (_is_linked(on_from, other) and on_to.replicated is not None):
+                if on_to.exists and not (_is_linked(on_from, other) and on_to.replicated is not None):
                     one_way.append(str(topic))
-                return await _carry(reader, topic, on_from, on_to, to)
+                names = on_from.cursors if only is None else only.get(topic, ())
+                return await _carry(reader, topic, (on_from, on_to), to, names)
             except (FleetError, TooMany) as error:
                 unknown[str(topic)] = str(error)
                 return ()
@@ -164,15 +182,22 @@ def _is_linked(topic: ClusterTopic, other: str) -> bool:
 
 
 async def _carry(
-    reader: TopicReader, topic: TopicName, on_from: ClusterTopic, on_to: ClusterTopic, to: AdminClient | None
+    reader: TopicReader,
+    topic: TopicName,
+    sides: tuple[ClusterTopic, ClusterTopic],
+    to: AdminClient | None,
+    names: Collection[str],
 ) -> list[CarriedCursor]:
+    on_from, on_to = sides
     if on_from.exists and not on_to.exists:
         raise NotFound(f"it has no topic {topic}")
     copy = await reader.copy(topic, on_from, on_to, unsent=True)
     counter, targets, carried = Counter(on_from, on_to, copy), dict[str, TargetCursor](), list[CarriedCursor]()
     for name, source in sorted(on_from.cursors.items()):
+        if name not in names:
+            continue
         there = on_to.cursors.get(name)
-        position = counter.position(name)
+        position, lost = counter.position(name), counter.forecast(name).lost
         too_many = len(position.individually_acknowledged) > MAX_CARRIED
         target = replace(position, individually_acknowledged=Intervals()) if too_many else position
         unread = target.unread(len(on_to.ledgers))
@@ -185,7 +210,8 @@ async def _carry(
             repeated=len(position.individually_acknowledged) if too_many else 0,
             is_new=there is None,
             used=bool(there and there.consumers),
-            absent=counter.forecast(name).lost.absent,
+            unsent=lost.unreplicated.messages,
+            absent=lost.absent,
         )
         carried.append(cursor)
         if not cursor.used:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from pulsar_fleet.clients.document import ConnectionDocument
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.document import Document, Sorted
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_clients
 from pulsar_fleet.cluster.text import counted, listed
-from pulsar_fleet.links.partition_stats import required_stats
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
 from pulsar_fleet.replication.failover.measure import both_clusters, persistent_partitions
 from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
@@ -73,12 +74,14 @@ class Departure(Document):
     """The clients of a move, before it and since.
 
     :param since: when the last of them had left, in seconds since 1970; None while one is connected.
+    :param arrived: `subscription of topic` that have had consumers on the other cluster: their cursors are theirs.
     """
 
     SCHEMA_VERSION = 1
 
     clients: tuple[ConnectedClient, ...] = ()
     since: float | None = None
+    arrived: Annotated[set[str], Sorted()] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +159,17 @@ async def _require_both_ways(here: AdminClient, there: AdminClient, namespaces: 
 
 
 async def connected(admin: AdminClient, topics: Sequence[TopicName]) -> tuple[ConnectedClient, ...]:
-    """The clients of these topics. A call for each; loads them."""
-    stats = await required_stats(admin, topics, precise=False)
-    return tuple(client for partition in stats.values() for client in partition.clients)
+    """The clients of these topics, of those that can be read. A call for each; loads them."""
+    answers = await stats_of(admin, topics, precise=False)
+    read = (answer for answer in answers.values() if isinstance(answer, TopicStats))
+    return tuple(client for stats in read for client in stats.clients)
+
+
+async def require_open(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> None:
+    """Refuse a cluster on which a migration has ended a namespace: nobody can publish there."""
+    for namespace in namespaces:
+        if text := await read_migrated_to(admin, namespace, await admin.namespace(namespace) or {}):
+            raise PreconditionFailed(f"{text}. Its topics take no message again: no client can move there.")
 
 
 async def carry(
@@ -166,6 +177,7 @@ async def carry(
 ) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
     """Carry the positions of every subscription, and read who is connected to the cluster that clients leave."""
     async with both_clusters(origin, target) as (here, there, reader):
+        await require_open(there.admin, namespaces)
         topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
         carried = await carry_positions(reader, topics, there.admin)
         return carried, await connected(here.admin, topics)
@@ -182,10 +194,11 @@ async def look_arrived(
     """
     async with both_clusters(origin, target) as (here, there, reader):
         topics = await persistent_partitions(here.admin, dict.fromkeys(movement.namespaces, ()))
-        on_origin = await required_stats(here.admin, topics, precise=False)
-        on_target = await required_stats(there.admin, topics, precise=False)
-        if late := [topic for topic in topics if _is_awaited(on_origin[topic], on_target[topic])]:
-            await carry_positions(reader, late, there.admin)
+        on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
+        late = {topic: _awaited(on_origin[topic], on_target[topic], departure) for topic in topics}
+        # Where the cluster did not answer at first, no address is known at which its entries are read.
+        if origin.service_url and (awaited := {topic: names for topic, names in late.items() if names}):
+            await carry_positions(reader, awaited, there.admin, awaited)
     staying = tuple(client for stats in on_origin.values() for client in stats.clients)
     departure.since = None if staying else departure.since or time.time()
     return _arrival(departure, staying, on_target)
@@ -194,17 +207,30 @@ async def look_arrived(
 async def look_arrived_alone(target: AdminClient, movement: Movement, departure: Departure) -> Arrival:
     """As `look_arrived` where the cluster that clients leave does not answer."""
     topics = await persistent_partitions(target, dict.fromkeys(movement.namespaces, ()))
-    on_target = await required_stats(target, topics, precise=False)
+    on_target = await _statistics(target, topics)
     departure.since = departure.since or time.time()
     return _arrival(departure, None, on_target)
 
 
-def _is_awaited(on_origin: TopicStats, on_target: TopicStats) -> bool:
-    """Whether a subscription has consumers on the cluster that they leave, and none on the other."""
-    there = on_target.subscriptions
-    return any(
-        one.consumers and not (name in there and there[name].consumers) for name, one in on_origin.subscriptions.items()
-    )
+async def _statistics(admin: AdminClient, topics: Sequence[TopicName]) -> dict[TopicName, TopicStats]:
+    """The statistics of topics; of one that the cluster lacks without clients, and `Unavailable` for one unread."""
+    found: dict[TopicName, TopicStats] = {}
+    for topic, answer in (await stats_of(admin, topics, precise=False)).items():
+        if isinstance(answer, FleetError) and not isinstance(answer, NotFound):
+            raise Unavailable(f"{topic} cannot be read on {admin.connection.name}: {answer}")
+        found[topic] = answer if isinstance(answer, TopicStats) else TopicStats.of(topic, {}, exists=False)
+    return found
+
+
+def _awaited(on_origin: TopicStats, on_target: TopicStats, departure: Departure) -> set[str]:
+    """The subscriptions with consumers on the cluster that they leave, which had none on the other one until now."""
+    there = {name for name, one in on_target.subscriptions.items() if one.consumers}
+    departure.arrived |= {f"{name} of {on_target.topic}" for name in there}
+    return {
+        name
+        for name, one in on_origin.subscriptions.items()
+        if one.consumers and f"{name} of {on_target.topic}" not in departure.arrived
+    }
 
 
 def _arrival(
@@ -212,6 +238,5 @@ def _arrival(
 ) -> Arrival:
     arrived = [client for stats in on_target.values() for client in stats.clients]
     missing = absent_clients(departure.clients, staying or (), arrived)
-    settled = staying is not None and departure.since is not None
-    waited = settled and time.time() - (departure.since or 0.0) >= _SETTLED_SECONDS
+    waited = departure.since is not None and time.time() - departure.since >= _SETTLED_SECONDS
     return Arrival(expected=len(departure.clients), staying=staying, missing=missing, waited_enough=waited)

@@ -63,6 +63,7 @@ class Counter:
     def __init__(self, on_from: ClusterTopic, on_to: ClusterTopic, copy: TopicCopy) -> None:
         self._from, self._to, self._copy = on_from, on_to, copy
         self._shared = copy.first_shared()
+        self._last_of_third = copy.last_of_third()
 
     def position(self, name: str) -> CursorPosition:
         """Where a subscription is on `to` if it delivers there exactly what it has not acknowledged on `from`, and what
@@ -124,7 +125,7 @@ class Counter:
             if partner is not None:
                 if unread_there is None or partner not in unread_there:
                     skipped.append((partner, entry.messages))
-            elif not entry.origin and entry.number >= (self._from.replicated or 0):
+            elif self._may_come(entry):
                 unreplicated.append((entry.number, entry.messages))
             else:
                 absent += entry.messages
@@ -135,6 +136,12 @@ class Counter:
             unreplicated=CountedEntries.of(unreplicated),
             absent=absent,
         )
+
+    def _may_come(self, entry: ListedEntry) -> bool:
+        """Whether `to` will still get this entry of `from`: from there, or from the third cluster that wrote it."""
+        if entry.origin:
+            return entry.number > self._last_of_third.get(entry.origin, entry.number)
+        return entry.number >= (self._from.replicated or 0)
 
     def _create_at(self, unread_here: Intervals) -> int:
         """The first entry of `to` that is unread on `from`, or that `from` does not have yet."""

@@ -132,6 +132,16 @@ class TopicCopy:
                 first.setdefault(entry.origin, entry.number)
         return first
 
+    def last_of_third(self) -> Mapping[str, int]:
+        """Origin that is none of both clusters → the last listed entry of `from` from there that `to` has too."""
+        own = {entry.number for entry in self.entries[Place.TO] if not entry.origin}
+        partners = self.partners[Place.FROM]
+        return {
+            entry.origin: entry.number
+            for entry in self.entries[Place.FROM]
+            if entry.origin and entry.number in partners and partners[entry.number] not in own
+        }
+
     def looks_further_back(self, place: Place, topic: ClusterTopic) -> bool:
         """Whether the other cluster may have an earlier entry than listed that is an unread entry of `place`.
 

@@ -1,0 +1,148 @@
+"""Who is awaited after a move of clients, what may still come from a third cluster, and tries that died half-way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.statistics import ConnectedClient, Cursor, Role, TopicStats
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.positions import Intervals, Ledgers
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
+from pulsar_fleet.procedures import client_moves
+from pulsar_fleet.procedures.procedure import Session
+from pulsar_fleet.replication.failover import client_move
+from pulsar_fleet.replication.failover.client_move import Departure, Movement
+from pulsar_fleet.replication.failover.measure import Counter
+from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry, TopicCopy
+
+TOPIC = TopicName.parse("persistent://acme/orders/events")
+BLUE, GREEN = (ConnectionDocument(service_url=f"pulsar://{name}:6650") for name in ("blue", "green"))
+MOVEMENT = Movement(
+    group="orders",
+    namespaces=(NamespaceName("acme", "orders"),),
+    origin="blue",
+    target="green",
+    document=GREEN,
+    before=BLUE,
+)
+
+
+def stats(**consumers: int) -> TopicStats:
+    subscriptions: Any = {
+        name: {"consumers": [{"consumerName": f"c{number}"} for number in range(count)]}
+        for name, count in consumers.items()
+    }
+    return TopicStats.of(TOPIC, {"subscriptions": subscriptions})
+
+
+def test_a_subscription_that_has_come_once_is_not_awaited_again() -> None:
+    departure = Departure()
+    assert client_move._awaited(stats(late=1, quick=1), stats(quick=1), departure) == {"late"}
+    # Its consumers restart: the cursor on the other cluster is theirs, whoever is left behind.
+    assert client_move._awaited(stats(late=1, quick=1), stats(quick=0), departure) == {"late"}
+    assert Departure.from_json(departure.to_json()).arrived == {f"quick of {TOPIC}"}
+
+
+def client(name: str) -> ConnectedClient:
+    return ConnectedClient(
+        topic=str(TOPIC),
+        role=Role.CONSUMER,
+        subscription="billing",
+        name=name,
+        address="10.0.0.1:5512",
+        version="4.2.4",
+        since="",
+    )
+
+
+def test_who_came_to_neither_cluster_is_awaited_for_a_minute() -> None:
+    departure = Departure(clients=(client("c0"), client("c1")), since=time.time())
+    arrival = client_move._arrival(departure, (), {TOPIC: stats(billing=1)})
+    assert (arrival.is_done, "1 of 2 clients came to green; 1 on neither" in arrival.line("blue", "green")) == (
+        False,
+        True,
+    )
+    departure.since = time.time() - 61
+    assert client_move._arrival(departure, (), {TOPIC: stats(billing=1)}).is_done
+    assert client_move._arrival(departure, None, {TOPIC: stats(billing=1)}).is_done
+    assert not client_move._arrival(departure, (client("c1"),), {TOPIC: stats(billing=1)}).is_done
+
+
+def test_what_a_third_cluster_still_sends_to_the_other_one_is_not_lost() -> None:
+    names = ["r0", "f0", "r1", "r2"]
+    listed = [
+        ListedEntry(number, 1, "red" if name[0] == "r" else "", name.encode()) for number, name in enumerate(names)
+    ]
+    cursor = SubscriptionCursor(
+        mark_delete_index=0,
+        unread=Intervals.of([(0, len(names))]),
+        individually_acknowledged=Intervals(),
+        cursor=Cursor(mark_delete=Position(3, -1)),
+    )
+    here = ClusterTopic(
+        ledgers=Ledgers(((3, len(names)),)), cursors={"s": cursor}, stats=stats(), replicated=len(names)
+    )
+    there = [replace(listed[0], number=0), replace(listed[1], number=1, origin="blue"), replace(listed[2], number=2)]
+    copy = TopicCopy.of(listed, there)
+    lost = Counter(here, replace(here, ledgers=Ledgers(((4, 3),)), cursors={}), copy).forecast("s").lost
+    assert (lost.absent, lost.unreplicated.messages) == (0, 1)
+    # Red sends in order: what came behind it did, so this one will not.
+    copy = TopicCopy.of(listed, [replace(listed[3], number=0)])
+    lost = Counter(here, replace(here, ledgers=Ledgers(((4, 1),)), cursors={}), copy).forecast("s").lost
+    assert (lost.absent, lost.unreplicated.messages) == (3, 0)
+
+
+@pytest.fixture
+def documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectionDocuments:
+    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path / "clients"))
+    documents = ConnectionDocuments.open()
+    documents.publish("orders", BLUE, cluster="blue", by="alice", why="", expected=0)
+    return documents
+
+
+def session_of(run_id: str) -> Session:
+    return Session({"why": ""}, Run.open(run_id), {})
+
+
+def test_a_try_that_died_between_two_files_publishes_again(
+    documents: ConnectionDocuments, records: Path, tmp_path: Path
+) -> None:
+    session, served = session_of("move_clients/1"), tmp_path / "clients" / "orders.json"
+    assert client_moves._made_before(session, documents, MOVEMENT, 1) is None
+    before = served.read_bytes()
+    client_moves._publish(session, documents, MOVEMENT, 1)
+    served.write_bytes(before)
+    made = client_moves._made_before(session, documents, MOVEMENT, documents.newest("orders"))
+    assert made is not None
+    assert (made.version, made.cluster, documents.problem("orders")) == (3, "green", "")
+    again = client_moves._made_before(session, documents, MOVEMENT, documents.newest("orders"))
+    assert again == made
+
+
+def test_only_the_last_move_is_taken_back(documents: ConnectionDocuments, records: Path) -> None:
+    first, second = session_of("move_clients/1"), session_of("return_clients/2")
+    client_moves._publish(first, documents, MOVEMENT, 1)
+    client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
+    # Published again by hand, to the same cluster: it is the same move.
+    documents.publish("orders", GREEN, cluster="green", by="bob", why="", expected=2)
+    client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
+    with pytest.raises(
+        PreconditionFailed, match=r"move_clients/0 did not move them last: .* return-clients move_clients/1"
+    ):
+        client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/0")
+    client_moves._publish(second, documents, MOVEMENT.back(), 3)
+    with pytest.raises(PreconditionFailed, match=r"They are not led to green: .* led to blue by version 4"):
+        client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
+    by_hand = documents.publish("orders", GREEN, cluster="green", by="bob", why="", expected=4)
+    assert (by_hand.run, by_hand.namespaces) == ("", ("acme/orders",))
+    assert client_moves._has_moved(first.run, MOVEMENT)
+    assert not client_moves._has_moved(Run.open("move_clients/3"), MOVEMENT)
