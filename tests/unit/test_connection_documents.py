@@ -277,6 +277,30 @@ def followed(path: Path, texts: list[str], wait: Callable[[], object]) -> list[s
     return moved
 
 
+def test_who_has_read_lately_is_known(
+    documents: ConnectionDocuments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("t0")
+    monkeypatch.setenv(route.TOKEN_VARIABLE, str(tmp_path / "token"))
+    publish(documents, BLUE, 0)
+    http = TestClient(route.app, client=("10.0.0.7", 50000), headers={"Authorization": "Bearer t0"})
+    assert (documents.readers("orders"), http.get("/orders").status_code) == ([], 200)
+    (reader,) = documents.readers("orders")
+    mark = tmp_path / "clients" / "orders" / "readers" / reader.host
+    os.utime(mark, (1.0, 1.0))
+    assert http.get("/orders").status_code == 200
+    assert (reader.host, documents.readers("orders")[0].at > 1.0) == ("10.0.0.7", True)
+    # Who has not read for a day is forgotten when a new one comes.
+    os.utime(mark, (1.0, 1.0))
+    for host in ("10.0.0.8", "..", "a/b", "fe80::1"):
+        documents.note_reader("orders", host)
+    assert {reader.host for reader in documents.readers("orders")} == {"10.0.0.8", "fe80::1"}
+    monkeypatch.setattr(store, "_MOST_READERS", 2)
+    documents.note_reader("orders", "10.0.0.9")
+    assert len(documents.readers("orders")) == 2
+    assert [one.group for one, _ in documents.all()] == ["orders"]
+
+
 def test_a_client_follows_what_is_valid_and_stays_otherwise(tmp_path: Path) -> None:
     path = tmp_path / "orders.json"
     path.write_text('{"serviceUrl": "pulsar://blue:6650"}')

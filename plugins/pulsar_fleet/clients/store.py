@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ CLIENTS_VARIABLE = "PULSAR_FLEET_CLIENTS"
 _PUBLISHED = "published.json"
 _VERSION = re.compile(r"(\d{6,})\.json")
 _READABLE, _FOLDER = 0o644, 0o755
+_READERS, _READ_SECONDS, _KEPT_SECONDS, _MOST_READERS = "readers", 5.0, 86_400.0, 1_000
+_HOST = re.compile(r"[0-9A-Za-z.:_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,18 @@ class Publication(Document):
     why: str = ""
     namespaces: tuple[str, ...] = ()
     run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader(Document):
+    """A host that has read the document of a group from Airflow's server.
+
+    :param host: its address; that of a proxy, where one is between.
+    :param at: the last time, in seconds since 1970.
+    """
+
+    host: str
+    at: float
 
 
 class ConnectionDocuments:
@@ -84,6 +99,13 @@ class ConnectionDocuments:
             path.parent.name for path in self._root.glob(f"*/{_PUBLISHED}") if GROUP.fullmatch(path.parent.name)
         )
 
+    def all(self) -> list[tuple[Publication, list[Reader]]]:
+        """Where each group is led, with its readers; without those whose files are damaged, and none without a folder
+        that can be read."""
+        with contextlib.suppress(OSError):
+            return [(one, self.readers(group)) for group in self.groups() if (one := self.current(group))]
+        return []
+
     def published(self, group: str) -> Publication | None:
         """The version that clients have been given last; None if the group has none. What a person has written into
         the file that clients read is no version."""
@@ -115,6 +137,33 @@ class ConnectionDocuments:
     def newest(self, group: str) -> int:
         """The number of the newest recorded version, 0 without one; for `publish`."""
         return max(self._numbers(group), default=0)
+
+    def note_reader(self, group: str, host: str) -> None:
+        """Note that a host has read; at most once in 5 s, and a folder that cannot be written is left alone."""
+        folder = self._root / require_group(group) / _READERS
+        mark, now = folder / host, time.time()
+        if not _HOST.fullmatch(host) or host.startswith("."):
+            return
+        with contextlib.suppress(OSError):
+            if mark.exists():
+                if now - mark.stat().st_mtime >= _READ_SECONDS:
+                    os.utime(mark)
+                return
+            folder.mkdir(exist_ok=True)
+            marks = list(folder.iterdir())
+            for old in marks:
+                if now - old.stat().st_mtime > _KEPT_SECONDS:
+                    old.unlink(missing_ok=True)
+            if len(marks) < _MOST_READERS:
+                mark.touch()
+
+    def readers(self, group: str) -> list[Reader]:
+        """Who has read from Airflow's server within a day, the last one first; not who reads the file otherwise."""
+        found: list[Reader] = []
+        with contextlib.suppress(OSError):
+            marks = (self._root / require_group(group) / _READERS).iterdir()
+            found = [Reader(host=mark.name, at=mark.stat().st_mtime) for mark in marks]
+        return sorted(found, key=lambda reader: -reader.at)
 
     def problem(self, group: str) -> str:
         """Why clients may read something else than what was published last; empty where they do not."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from pulsar_fleet.clients.store import Publication, Reader
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.prepared_run import Errand, dag_of
@@ -91,10 +92,12 @@ class Situation:
     :param refused: failed runs that ended with blockers of which each can be waived.
     :param reports: runs that stored a report.
     :param notes: the newest figures of each cluster.
+    :param groups: where the clients of each group are led, with the hosts that have read it lately.
     """
 
     state: FleetState
     notes: Notes = field(default_factory=dict)
+    groups: Sequence[tuple[Publication, Sequence[Reader]]] = ()
     visitor: Visitor = NOBODY
     refused: Collection[str] = ()
     reports: Collection[str] = ()

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.clients.store import Publication, Reader
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.fleet.actions import Situation, Step, StepLink, actions_of, reports_of, shown_steps
 from pulsar_fleet.fleet.layout import FLEET, PHASES, RUN_STATES, VERDICTS, Frame, Links, Part, age, part_of, render
-from pulsar_fleet.fleet.prepared_run import Errand
+from pulsar_fleet.fleet.prepared_run import Errand, may_return
 from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.ledger.cluster_notes import ClusterNote, NoteKind
 from pulsar_fleet.ledger.ledger import MIGRATIONS
@@ -109,6 +110,7 @@ def _age(note: ClusterNote, now: datetime) -> str:
 
 
 PAGE_SIZE = 100
+_RECENT_SECONDS, _MOST_HOSTS = 60.0, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,7 @@ def fleet_page(now: Situation, records: Mapping[str, NamespaceRecords], links: L
         name=view.name,
         phase=view.phase,
         phases=sorted({row.phase for row in state.namespaces if row.phase}),
+        groups=[_group(published, readers, now, links) for published, readers in now.groups],
         conflicts=[_conflict(row, now, links) for row in state.conflicts],
         runs=[_run(row, links, reports) for row in state.newest_runs],
     )
@@ -188,6 +191,24 @@ def _namespace(
         "messages": f"{newest.messages:,}" if row.verdict else "",
         "verdict_age": age(newest.verdict_at, now),
         "links": records,
+    }
+
+
+def _group(published: Publication, readers: Sequence[Reader], now: Situation, links: Links) -> dict[str, Any]:
+    at = now.state.read_at
+    recent = [reader for reader in readers if at.timestamp() - reader.at < _RECENT_SECONDS]
+    hosts = listed((reader.host for reader in recent), _MOST_HOSTS)
+    back = Step(label="Move the clients back", prepares=(Errand.RETURN, published.run))
+    return {
+        "name": published.group,
+        "cluster": published.cluster,
+        "url": published.document.service_url,
+        "age": age(datetime.fromisoformat(published.at), at),
+        "version": published.version,
+        "by": published.by,
+        "read": f"{counted(len(recent), 'host')}: {hosts}" if recent else "",
+        "namespaces": ", ".join(published.namespaces),
+        "steps": shown_steps([back] if may_return(published.run) else [], links, now.visitor),
     }
 
 

@@ -24,7 +24,8 @@ from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE, parse_waivers
 
 RECONCILE = "reconcile_policies"
-ABORT = "abort_migration"
+ABORT, RETURN = "abort_migration", "return_clients"
+_MOVES = frozenset({"move_clients", RETURN})
 FINDINGS = "findings.json"
 _FAILED = "failed"
 _COMMAND_LINE = "cli/"
@@ -41,6 +42,8 @@ class Errand(StrEnum):
     """Start a refused run again with waivers of its blockers; about that run."""
     ABORT = "abort"
     """Abort a migration before its point of no return; about its run."""
+    RETURN = "return"
+    """Move clients back; about the run that has moved them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ def dag_of(errand: Errand, subject: str) -> str:
     """
     if errand is Errand.WAIVE:
         return subject.partition("/")[0]
-    return ABORT if errand is Errand.ABORT else RECONCILE
+    return {Errand.ABORT: ABORT, Errand.RETURN: RETURN}.get(errand, RECONCILE)
 
 
 def prepare(errand: Errand, subject: str, ledger: Ledger, artefacts: Artefacts, who: str) -> PreparedRun:
@@ -80,6 +83,8 @@ def prepare(errand: Errand, subject: str, ledger: Ledger, artefacts: Artefacts, 
         return _repair(ledger, subject)
     if errand is Errand.WAIVE:
         return _waive(Run(subject, ledger, artefacts), who)
+    if errand is Errand.RETURN:
+        return _return(Run(subject, ledger, artefacts))
     return _abort(Run(subject, ledger, artefacts))
 
 
@@ -177,6 +182,24 @@ def _abort(run: Run) -> PreparedRun:
         "cluster and nobody uses. It is refused once a topic is terminated. Mark the run as failed first.",
         conf={"run": run.id},
         first=("run", "blue", "green"),
+    )
+
+
+def may_return(run_id: str) -> bool:
+    """Whether Airflow can take back a move: one of the command line names addresses, which Airflow does not have."""
+    return run_id.partition("/")[0] in _MOVES
+
+
+def _return(run: Run) -> PreparedRun:
+    if _recorded(run).procedure not in _MOVES or not may_return(run.id):
+        raise InvalidRequest(f"{run.id!r} has moved no clients, or is a run of the command line: return-clients there.")
+    return PreparedRun(
+        dag_id=RETURN,
+        title="Move the clients back",
+        consequence="Carries the positions of their subscriptions back, and leads the clients to the cluster where "
+        "they were before, at once. Nobody is asked again.",
+        conf={"run": run.id},
+        first=("run", "why"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The move of clients that follow a connection document, and the way back, as procedures; see docs/move_clients.md."""
+"""The move of clients that follow a connection document, and their return, as procedures; see docs/move_clients.md."""
 
 from __future__ import annotations
 

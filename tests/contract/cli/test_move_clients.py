@@ -60,7 +60,7 @@ async def test_live_applications_keep_their_positions_there_and_back(
         assert again.state == DONE, again.err
         await live.publish_more(100)
     assert live.lost == set()
-    # A hundred a second. Without the carried positions everything since the last move would come again.
+    # A hundred a second. Without the carried positions everything since the last move would be delivered again.
     assert live.repeated < 300
     published = documents.published("orders")
     assert published is not None

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import Publication, Reader
 from pulsar_fleet.fleet.actions import Approval, Situation, Visitor
 from pulsar_fleet.fleet.layout import Links, frame_script
 from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
@@ -48,7 +50,7 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
         connection.execute(table.insert(), list(rows))
 
 
-def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), **view: Any) -> str:
+def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), groups: Any = (), **view: Any) -> str:
     state, selected, artefacts = read_fleet(ledger, NOW), View(**view), Artefacts.open()
     visitor = Visitor(approvals=approvals, may_start=may_start.__contains__)
     now = Situation(
@@ -56,6 +58,7 @@ def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), 
         notes=read_notes(artefacts),
         visitor=visitor,
         refused=refused_runs(list(state.last_runs.values()), ledger, artefacts),
+        groups=groups,
     )
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, selected))
@@ -186,6 +189,29 @@ def test_a_refused_run_is_started_again_with_waivers_in_one_click(ledger: Ledger
     ledger.finish_run(RUN, "failed")
     assert link in page(ledger, may_start=["migrate_namespaces"])
     assert "Waive its blockers and start again (not permitted)" in page(ledger, may_start=["reconcile_policies"])
+
+
+def test_a_group_shows_where_it_is_led_who_reads_it_and_the_return(ledger: Ledger) -> None:
+    published = Publication(
+        group="orders",
+        version=7,
+        document=ConnectionDocument(service_url="pulsar://green:6650"),
+        cluster="green",
+        by="ann <ops>",
+        at=(NOW - timedelta(hours=2)).isoformat(),
+        namespaces=("acme/orders",),
+        run="move_clients/manual__1",
+    )
+    readers = [Reader(host="10.0.0.1", at=NOW.timestamp() - 1), Reader(host="10.0.0.2", at=NOW.timestamp() - 90)]
+    text = page(ledger, groups=[(published, readers)], may_start=["return_clients"])
+    assert "Applications that follow a document" not in page(ledger)
+    for words in ("pulsar://green:6650", "2.0 h", "ann &lt;ops&gt;", "version 7", "1 host: 10.0.0.1<", "acme/orders"):
+        assert words in text
+    link = escape(LINKS.prepared("return", "move_clients/manual__1"))
+    assert (link in text, link in page(ledger, groups=[(published, readers)])) == (True, False)
+    # Airflow has no connection for what a command line named by its address.
+    by_hand = replace(published, run="cli/move-clients-1")
+    assert "Move the clients back" not in page(ledger, groups=[(by_hand, [])], may_start=["return_clients"])
 
 
 def test_the_page_moves_by_itself_only_when_somebody_asks(ledger: Ledger) -> None:

@@ -98,3 +98,14 @@ def test_only_a_migration_is_aborted(ledger: Ledger) -> None:
         prepared(ledger, Errand.ABORT, RECONCILIATION)
     with pytest.raises(NotFound, match="no run"):
         prepared(ledger, Errand.ABORT, "migrate_namespaces/2")
+
+
+def test_only_a_move_of_airflow_is_taken_back(ledger: Ledger) -> None:
+    for run in ("move_clients/1", "cli/move-clients-1"):
+        ledger.start_run(run, "move_clients", {})
+    ledger.start_run(RUN, "migrate_namespaces", {})
+    made = prepared(ledger, Errand.RETURN, "move_clients/1")
+    assert (made.dag_id, made.conf) == ("return_clients", {"run": "move_clients/1"})
+    for run in (RUN, "cli/move-clients-1"):
+        with pytest.raises(InvalidRequest, match="has moved no clients"):
+            prepared(ledger, Errand.RETURN, run)

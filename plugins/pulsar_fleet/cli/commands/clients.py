@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from socket import gethostname
@@ -17,10 +18,11 @@ from pulsar_fleet.cli.runs import recorded_run, require_permitted
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.clients.choice import address_of, completed, require_followed
 from pulsar_fleet.clients.document import ConnectionDocument, require_group
-from pulsar_fleet.clients.store import ConnectionDocuments, Publication
+from pulsar_fleet.clients.store import ConnectionDocuments, Publication, Reader
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.ledger.run import this_user
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.preflight.redirect_probe import require_answer
@@ -58,6 +60,9 @@ def show(
             history = documents.history(group)[:_MOST]
             lines += [f"  {one.version:>4}  {one.at}  {one.by}  {one.cluster}  {one.why}".rstrip() for one in history]
             document["history"] = [one.to_json() for one in history]
+            readers = documents.readers(group)
+            document["readers"] = [reader.to_json() for reader in readers]
+            lines += [_read_by(readers)] if readers else []
         terminal.say("\n".join(lines) or f"{documents.folder} has no connection document.")
         for problem in problems:
             terminal.note(problem, style="red")
@@ -185,6 +190,12 @@ def _approve(terminal: Terminal, question: str, *, yes: bool) -> None:
     require_permitted(yes=yes, by_another=False)
     if not yes and not terminal.confirm(question):
         raise PreconditionFailed("It was not approved. Applications stay where they are.")
+
+
+def _read_by(readers: Sequence[Reader]) -> str:
+    now = time.time()
+    hosts = (f"{reader.host} ({duration(max(0.0, now - reader.at))} ago)" for reader in readers)
+    return f"  read from Airflow's server by {counted(len(readers), 'host')}: {listed(hosts, _MOST)}"
 
 
 def _problem(documents: ConnectionDocuments, group: str) -> str:
