@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, repeat
 from typing import NoReturn, TypeVar
@@ -348,8 +348,12 @@ class _ProcedureRun:
         return result
 
     async def _reached(self, setting: str, sides: Sequence[ClusterConnection]) -> Sequence[ClusterConnection]:
-        if self._may_be_absent(setting):
+        if isinstance(self._conf[setting], list):
             return await reach_all(sides)
+        if setting in self._procedure.may_be_absent:
+            with suppress(FleetError):
+                return [(await reach(side)).connection for side in sides]
+            return sides
         return [(await reach(side)).connection for side in sides]
 
     def _may_be_absent(self, setting: str) -> bool:

@@ -215,7 +215,8 @@ class ConnectionDocuments:
                     f"pulsar-fleet clients show {group}."
                 )
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            before = next(iter(self.history(group)), None)
+            # Not a version that a process recorded which died before it published it.
+            before = self.current(group) or next(iter(self.history(group)), None)
             kept = before.run if before and before.cluster == cluster else ""
             made = Publication(
                 group=group,

@@ -59,10 +59,13 @@ class PartitionCursors:
     cursors: Mapping[str, SubscriptionCursor]
 
     @classmethod
-    async def read(cls, admin: AdminClient, topic: TopicName) -> PartitionCursors:
-        """Read them: two concurrent calls."""
+    async def read(cls, admin: AdminClient, topic: TopicName, earlier: Ledgers | None = None) -> PartitionCursors:
+        """Read them: two concurrent calls.
+
+        :param earlier: keep its numbers: a cursor that moves lets the broker remove ledgers that all have read.
+        """
         stats, internal = await asyncio.gather(admin.stats(topic, precise=False), admin.internal_stats(topic))
-        ledgers = Ledgers.of(internal)
+        ledgers = Ledgers.of(internal) if earlier is None else earlier.grown_to(Ledgers.of(internal))
         return cls(
             ledgers,
             Position.parse(internal["lastConfirmedEntry"]),
@@ -112,7 +115,7 @@ async def set_cursors(
     for name in moving:
         await _move(admin, topic, name, current, targets[name])
     if moving:
-        current = await PartitionCursors.read(admin, topic)
+        current = await PartitionCursors.read(admin, topic, current.ledgers)
     for name, target in targets.items():
         surplus = current.unacknowledged(name, target.position) if name in current.cursors else Intervals()
         if surplus and len(surplus) <= len(target.position.individually_acknowledged):
@@ -216,5 +219,5 @@ async def _confirmed(
                 f"{admin.connection.name} after {_VISIBLE_SECONDS:.0f} s; no client was moved. Run again."
             )
         await asyncio.sleep(0.1)
-        current = await PartitionCursors.read(admin, topic)
+        current = await PartitionCursors.read(admin, topic, current.ledgers)
     return current

@@ -138,6 +138,10 @@ class Ledgers(Document):
         )
         return cls(tuple((ledger, entries) for ledger, entries in counted if entries > 0))
 
+    def grown_to(self, now: Ledgers) -> Ledgers:
+        """The same entries with those that came since, by the same numbers: also of ledgers that were removed since."""
+        return Ledgers(tuple(sorted({**dict(self.runs), **dict(now.runs)}.items())))
+
     def document_of(self) -> Json:
         """The ledgers alone."""
         return self.runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.procedures.procedure import (
     Checked,
     Done,
+    Ended,
     Ending,
     NotYet,
     Procedure,
@@ -37,8 +39,9 @@ log = logging.getLogger(__name__)
 
 _MOVEMENT, _DEPARTURE = "movement.json", "departure.json"
 _MOVE, _RETURN, _ARRIVED = "move_clients", "return_clients", "wait_arrived"
-_REACH_SECONDS = 3.0
-"""How long a cluster that clients leave may not answer before they are led away without it."""
+_REACH_SECONDS, _SKIP_SECONDS = 3.0, 60.0
+"""How long a cluster that clients leave may not answer before they are led away without it; how long their positions
+may take where a person has said that they may be skipped."""
 _MOST = 5
 
 
@@ -179,33 +182,61 @@ async def return_clients(session: Session) -> Done | str:
     subscriptions have carried.
     """
     from pulsar_fleet.clients.store import ConnectionDocuments
-    from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.errors import FleetError, Unavailable
-    from pulsar_fleet.replication.failover.client_move import carry, require_open
+    from pulsar_fleet.replication.failover.client_move import require_open
 
     movement, documents = _required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
     if made := _made_before(session, documents, movement, expected):
         return _published(made, documents)
     _require_moved_by(documents, movement, session.conf["run"])
+    # What the other cluster has of leases it has as well.
+    await _require_free(session, movement.namespaces, also_unread=True)
+    carried, clients, why = await _carried_back(session, movement)
+    # It answers, and nobody has ended the namespaces there meanwhile.
     await require_open(session.clusters["target"], movement.namespaces)
-    origin, target = _sides(session)
-    carried: CarriedPositions | None = None
-    try:
-        async with AdminClient(origin, retry_seconds=_REACH_SECONDS) as admin:
-            await admin.cluster_name()
-        carried, clients = await carry(origin, target, movement.namespaces)
-    except FleetError as error:
-        if not (isinstance(error, Unavailable) or session.conf["skip_positions"]):
-            raise
-        log.warning("Positions are not carried: %s", error)
-        # Nobody can say now who is connected there: those who came by the move.
-        clients, why = _departure(_moved(session)).clients, str(error).rstrip(".")
-    if carried:
-        _require_carried(session, carried)
-    _keep(session.run, clients)
+    # Of a cluster that does not say who is connected those are awaited who came by the move.
+    _keep(session.run, clients or _departure(_moved(session)).clients)
     said = _published(_publish(session, documents, movement, expected), documents)
     return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {why}."
+
+
+async def _carried_back(
+    session: Session, movement: Movement
+) -> tuple[CarriedPositions | None, tuple[ConnectedClient, ...], str]:
+    """The positions that were carried, and who is connected; without a cluster that is gone, none and why."""
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.replication.failover.client_move import carry
+
+    skips = session.conf["skip_positions"]
+    why = f"{movement.origin} does not answer"
+    if not await _answers(session):
+        return None, (), why
+    try:
+        async with asyncio.timeout(_SKIP_SECONDS if skips else None):
+            carried, clients = await carry(*_sides(session), movement.namespaces)
+        _require_carried(session, carried)
+    except (FleetError, TimeoutError) as error:
+        # It may have died meanwhile: then its errors say nothing of the positions.
+        if not skips and await _answers(session):
+            raise
+        log.warning("Positions are not carried: %s", error)
+        return None, (), str(error).rstrip(".") or f"they took longer than {_SKIP_SECONDS:.0f} s"
+    return carried, clients, ""
+
+
+async def _answers(session: Session) -> bool:
+    """Whether the cluster that clients leave answers at all, also with a refusal."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.errors import FleetError, Unavailable
+
+    try:
+        async with AdminClient(_sides(session)[0], retry_seconds=_REACH_SECONDS) as admin:
+            await admin.cluster_name()
+    except Unavailable:
+        return False
+    except FleetError:
+        return True
+    return True
 
 
 def _made_before(
@@ -218,12 +249,16 @@ def _made_before(
     return _publish(session, documents, movement, expected) if documents.problem(movement.group) else published
 
 
-async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...]) -> None:
-    """Refuse namespaces that a migration has now, and a record of that which cannot be read."""
+async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...], *, also_unread: bool = False) -> None:
+    """Refuse namespaces that a migration has now, and a record of that which cannot be read.
+
+    :param also_unread: go on without a record that cannot be read.
+    """
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.prepare.lease import require_free
 
-    if unread := await require_free(Sides(*_sides(session)), session.run, namespaces):
+    sides = Sides(*_sides(session), retry_seconds=_REACH_SECONDS)
+    if (unread := await require_free(sides, session.run, namespaces)) and not also_unread:
         raise unread
 
 
@@ -275,7 +310,7 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
     Of a subscription whose consumers have not come yet the position is carried again.
     """
     from pulsar_fleet.clients.store import ConnectionDocuments
-    from pulsar_fleet.cluster.errors import Unavailable
+    from pulsar_fleet.cluster.errors import FleetError, Unavailable
     from pulsar_fleet.replication.failover.client_move import look_arrived, look_arrived_alone
 
     movement, departure = _required_movement(session.run), _departure(session.run)
@@ -285,7 +320,12 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
         return Unmet(f"Nobody is awaited any more: {_where(published)}.")
     try:
         arrival = await look_arrived(*_sides(session), movement, departure)
-    except Unavailable as error:
+    except FleetError as error:
+        if not session.conf["skip_positions"] and await _answers(session):
+            # One topic that cannot be read is not everybody gone.
+            if isinstance(error, Unavailable):
+                return NotYet(str(error))
+            raise
         log.info("%s", error)
         arrival = await look_arrived_alone(session.clusters["target"], movement, departure)
     session.run.artefacts.write_json(session.run.id, _DEPARTURE, departure.to_json())
@@ -359,6 +399,7 @@ async def require_return(session: Session) -> None:
 
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
     """Where the clients are, who has not come, and the positions that were carried."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.preflight.findings import Planned
     from pulsar_fleet.procedures.runner import described, has_ended, is_planned, result_of
@@ -372,8 +413,14 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     said = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
     positions = [f"* {line}" for line in carried.lines(movement.target)] if carried and movement else []
     moved = movement is not None and _has_moved(run, movement)
+    published = ConnectionDocuments.open().current(movement.group) if movement and moved else None
+    elsewhere = published is not None and published.run != run.id
+    if elsewhere and published:
+        said.append(f"Since then {_where(published)}.")
     verb = "are on" if has_ended(run, _ARRIVED) and not failed else "are led to"
     where = f"The clients of {movement.group} {verb} {movement.target}." if movement and moved else ""
+    if elsewhere:
+        where = "The clients are led elsewhere by now: this run waited for nobody any more."
     headline = where or planned.headline or "No client was moved."
     report = planned_report(
         headline,
@@ -382,13 +429,20 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
         approval=read_approval(run),
         failed=failed,
     )
-    back = (command_line(RETURN.word, run.id),) if moved else ()
+    back = (command_line(RETURN.word, run.id),) if moved and not elsewhere else ()
     document: JsonObject = {
         "movement": movement.to_json() if movement else None,
         "positions": carried.to_json() if carried else None,
         "report": report.markdown(),
     }
-    return Ending(report=report, text=report.markdown(), document=document, commands=() if failed else back, undo=back)
+    return Ending(
+        report=report,
+        text=report.markdown(),
+        document=document,
+        ended=Ended.DIFFERENT if elsewhere else Ended.DONE,
+        commands=() if failed else back,
+        undo=back,
+    )
 
 
 def _moved(session: Session) -> Run:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_fleet.cli.procedure import _named
 from pulsar_fleet.clients.document import ConnectionDocument
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -18,7 +19,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.procedures import client_moves
-from pulsar_fleet.procedures.procedure import Session
+from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
 from pulsar_fleet.replication.failover import client_move
 from pulsar_fleet.replication.failover.client_move import Departure, Movement
 from pulsar_fleet.replication.failover.measure import Counter
@@ -146,3 +147,42 @@ def test_only_the_last_move_is_taken_back(documents: ConnectionDocuments, record
     assert (by_hand.run, by_hand.namespaces) == ("", ("acme/orders",))
     assert client_moves._has_moved(first.run, MOVEMENT)
     assert not client_moves._has_moved(Run.open("move_clients/3"), MOVEMENT)
+
+
+async def test_a_wait_ends_when_the_clients_are_led_elsewhere(documents: ConnectionDocuments, records: Path) -> None:
+    session = session_of("move_clients/1")
+    session.run.ledger.start_run(session.run.id, "move_clients", {})
+    session.run.artefacts.write_json(session.run.id, "movement.json", MOVEMENT.to_json())
+    client_moves._publish(session, documents, MOVEMENT, 1)
+    ended = client_moves.end(session.run, {}, {})
+    assert ended.undo == ("pulsar-fleet return-clients move_clients/1",)
+    client_moves._publish(session_of("return_clients/2"), documents, MOVEMENT.back(), 2)
+    said = await client_moves.wait_arrived(session)
+    assert isinstance(said, Unmet)
+    assert "led to blue by version 3" in said.said
+    ended = client_moves.end(session.run, {}, {})
+    assert (ended.ended, ended.undo, "led to blue by version 3" in ended.text) == (Ended.DIFFERENT, (), True)
+
+
+def test_each_cluster_keeps_its_credentials_when_a_run_is_taken_back(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSAR_FLEET_SOURCE_TOKEN_SECRET", "of blue")
+    monkeypatch.setenv("PULSAR_FLEET_TARGET_TOKEN_SECRET", "of green")
+    ledger = Run.open("cli/move-clients-1").ledger
+    ledger.start_run(
+        "cli/move-clients-1", "move_clients", {"origin": "http://blue:8080", "target": "http://green:8080"}
+    )
+    ledger.start_run("cli/return-clients-2", "return_clients", {"run": "cli/move-clients-1"})
+    for run, first, second in (("cli/move-clients-1", "green", "blue"), ("cli/return-clients-2", "blue", "green")):
+        named = _named(client_moves.RETURN, {"run": run, "origin": None, "target": None})
+        (origin,), (target,) = named["origin"], named["target"]
+        assert (origin.admin_url, origin.token) == (f"http://{first}:8080", f"of {first}")
+        assert (target.admin_url, target.token) == (f"http://{second}:8080", f"of {second}")
+
+
+def test_entries_keep_their_numbers_when_a_ledger_is_removed() -> None:
+    before = Ledgers(((1, 100), (2, 100), (3, 500)))
+    now = before.grown_to(Ledgers(((3, 510), (7, 5))))
+    assert (len(now), now.at(220), now.at(710)) == (715, Position(3, 20), Position(7, 0))
+    assert now.index_after(Position(3, 19)) == before.index_after(Position(3, 19)) == 220

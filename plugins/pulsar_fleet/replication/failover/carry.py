@@ -120,12 +120,9 @@ class CarriedPositions(Document):
         return ""
 
 
-async def plan_positions(reader: TopicReader, topics: Iterable[TopicName], other: str) -> CarriedPositions:
-    """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there.
-
-    :param other: the name of `to`, to which every topic must be replicated, and back.
-    """
-    return await _each(reader, topics, other)
+async def plan_positions(reader: TopicReader, topics: Iterable[TopicName]) -> CarriedPositions:
+    """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there."""
+    return await _each(reader, topics)
 
 
 async def carry_positions(
@@ -143,13 +140,12 @@ async def carry_positions(
 
     :param only: topic → the subscriptions to carry; None: all.
     """
-    return await _each(reader, topics, await to.cluster_name(), to, only)
+    return await _each(reader, topics, to, only)
 
 
 async def _each(
     reader: TopicReader,
     topics: Iterable[TopicName],
-    other: str,
     to: AdminClient | None = None,
     only: Mapping[TopicName, Collection[str]] | None = None,
 ) -> CarriedPositions:
@@ -160,7 +156,7 @@ async def _each(
         async with slots:
             try:
                 on_from, on_to = await reader.topics(topic)
-                if on_to.exists and not (_is_linked(on_from, other) and on_to.replicated is not None):
+                if on_to.exists and None in (on_from.replicated, on_to.replicated):
                     one_way.append(str(topic))
                 names = on_from.cursors if only is None else only.get(topic, ())
                 return await _carry(reader, topic, (on_from, on_to), to, names)
@@ -174,11 +170,6 @@ async def _each(
         unknown=unknown,
         one_way=tuple(sorted(one_way)),
     )
-
-
-def _is_linked(topic: ClusterTopic, other: str) -> bool:
-    link = topic.stats.links.get(other) if topic.stats else None
-    return link is not None and link.outbound
 
 
 async def _carry(

@@ -132,7 +132,7 @@ async def plan_move(
     async with both_clusters(origin, target) as (here, there, reader):
         await _require_both_ways(here.admin, there.admin, namespaces)
         topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
-        positions = await plan_positions(reader, topics, there.name)
+        positions = await plan_positions(reader, topics)
         clients = await connected(here.admin, topics)
         try:
             elsewhere, unread = await used_elsewhere(here.admin, clients, namespaces), ""
@@ -209,6 +209,8 @@ async def look_arrived_alone(target: AdminClient, movement: Movement, departure:
     topics = await persistent_partitions(target, dict.fromkeys(movement.namespaces, ()))
     on_target = await _statistics(target, topics)
     departure.since = departure.since or time.time()
+    for stats in on_target.values():
+        _note_arrived(stats, departure)
     return _arrival(departure, None, on_target)
 
 
@@ -224,13 +226,17 @@ async def _statistics(admin: AdminClient, topics: Sequence[TopicName]) -> dict[T
 
 def _awaited(on_origin: TopicStats, on_target: TopicStats, departure: Departure) -> set[str]:
     """The subscriptions with consumers on the cluster that they leave, which had none on the other one until now."""
-    there = {name for name, one in on_target.subscriptions.items() if one.consumers}
-    departure.arrived |= {f"{name} of {on_target.topic}" for name in there}
+    _note_arrived(on_target, departure)
     return {
         name
         for name, one in on_origin.subscriptions.items()
         if one.consumers and f"{name} of {on_target.topic}" not in departure.arrived
     }
+
+
+def _note_arrived(on_target: TopicStats, departure: Departure) -> None:
+    there = (name for name, one in on_target.subscriptions.items() if one.consumers)
+    departure.arrived |= {f"{name} of {on_target.topic}" for name in there}
 
 
 def _arrival(
