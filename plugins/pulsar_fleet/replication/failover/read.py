@@ -75,6 +75,9 @@ class TopicReader:
             for name, cursor in earlier.cursors.items()
         }
         replicated = replicated_up_to(ledgers, internal, self._clusters[_OTHER[place]].name)
+        if place is Place.FROM and replicated is not None:
+            # What `to` confirmed since, it may not have had when its entries were read.
+            replicated = _renumbered(earlier.replicated or 0, earlier.ledgers, ledgers)
         later = len(ledgers)
         if before := len(earlier.ledgers):
             later -= ledgers.index_after(earlier.ledgers.at(before - 1))
@@ -125,6 +128,11 @@ class TopicReader:
 
     async def _topic(self, place: Place, topic: TopicName) -> ClusterTopic:
         return await read_topic(self._clusters[place].admin, topic, self._clusters[_OTHER[place]].name)
+
+
+def _renumbered(number: int, before: Ledgers, now: Ledgers) -> int:
+    """A number of first entries in the ledgers of now."""
+    return now.index_after(before.at(number - 1)) if number else 0
 
 
 async def read_topic(admin: AdminClient, topic: TopicName, other: str) -> ClusterTopic:
