@@ -89,8 +89,7 @@ def command_of(procedure: Procedure, program: str = "pulsar-fleet") -> Callable[
     def reading(terminal: Terminal, conf: JsonObject, resume: Resume = None) -> None:
         run(terminal, conf, resume, yes=True)
 
-    asks = procedure.check is not None or any(step.asks for step in procedure.each)
-    command = options(changing if asks and procedure.changes else reading)
+    command = options(reading if procedure.changes is None else changing)
     command.__doc__ = f"{procedure.summary} After Ctrl-C --resume continues."
     return command
 

@@ -33,7 +33,7 @@ def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
 COMMANDS = {path: leaf for name in MODULES for path, leaf in leaves(all_commands()[name], name)}
 
 
-FOLLOWERS = {"forward-acknowledgments", "sync-metadata"}
+FOLLOWERS = {"forward-acknowledgments", "sync-metadata", "return-clients"}
 BY_MODE = {"reconcile", "doctor"}
 """`--mode dry_run`; the doctor asks before it heals."""
 
@@ -48,7 +48,7 @@ def test_every_command_has_both_outputs(path: str) -> None:
     assert {"--output", "--json"} <= options(path)
 
 
-# The follower of acknowledgments and that of metadata events decide while they run.
+# The follower of acknowledgments and that of metadata events decide while they run, and a return asks nobody.
 @pytest.mark.parametrize("path", sorted({path for path in COMMANDS if "--yes" in options(path)} - FOLLOWERS))
 def test_every_command_that_asks_has_a_dry_run(path: str) -> None:
     assert "--dry-run" in options(path) or path in BY_MODE
