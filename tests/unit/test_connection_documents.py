@@ -120,10 +120,10 @@ def test_a_disk_that_is_full_leaves_clients_where_they_are(
 ) -> None:
     before = publish(documents, BLUE, 0)
 
-    def full(path: Path, document: JsonObject) -> Path:
+    def full(path: Path, document: JsonObject) -> None:
+        draft(path, document)
         if path.name == "orders.json":
             raise OSError(28, "No space left on device")
-        return draft(path, document)
 
     draft = store._draft
     with monkeypatch.context() as filled:
@@ -131,6 +131,7 @@ def test_a_disk_that_is_full_leaves_clients_where_they_are(
         with pytest.raises(InvalidRequest, match="No space left on device"):
             publish(documents, GREEN, 1)
     assert (documents.published("orders"), documents.newest("orders"), documents.problem("orders")) == (before, 1, "")
+    assert list(Path(documents.folder).rglob("*.new")) == []
 
 
 def test_of_those_who_publish_at_once_all_but_one_are_refused(documents: ConnectionDocuments) -> None:

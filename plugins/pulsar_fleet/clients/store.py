@@ -237,7 +237,9 @@ class ConnectionDocuments:
             }
             with contextlib.ExitStack() as drafts:
                 for path, content in contents.items():
-                    drafts.callback(_draft(path, content).unlink, missing_ok=True)
+                    # Also of a draft that a full disk has cut.
+                    drafts.callback(_draft_of(path).unlink, missing_ok=True)
+                    _draft(path, content)
                 for path in contents:
                     _replace(path)
             if self.published(group) != made or self.problem(group):
@@ -295,7 +297,7 @@ def _read(path: Path) -> Publication:
         ) from error
 
 
-def _draft(path: Path, document: JsonObject) -> Path:
+def _draft(path: Path, document: JsonObject) -> None:
     """Write beside a file what is to take its place, for readers of any user."""
     draft = _draft_of(path)
     with draft.open("w") as file:
@@ -303,7 +305,6 @@ def _draft(path: Path, document: JsonObject) -> Path:
         file.flush()
         os.fsync(file.fileno())
     draft.chmod(_READABLE)
-    return draft
 
 
 def _replace(path: Path) -> None:

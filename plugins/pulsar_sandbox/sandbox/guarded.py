@@ -92,7 +92,7 @@ class GuardedProcess:
         self.log.unlink(missing_ok=True)
         with self._console.open("wb") as console:
             self._handle = subprocess.Popen(
-                guard_command(self._pid_file.absolute(), command),
+                guard_command(self._pid_file.resolve(), command),
                 cwd=self.folder,
                 stdin=subprocess.PIPE,
                 stdout=console,
@@ -164,7 +164,7 @@ class GuardedProcess:
         """Find the guard by its process id and its command line, since process ids are reused."""
         try:
             guard = psutil.Process(int(self._guard_file.read_text()))
-            alive = guard.status() != psutil.STATUS_ZOMBIE and str(self._pid_file.absolute()) in guard.cmdline()
+            alive = guard.status() != psutil.STATUS_ZOMBIE and str(self._pid_file.resolve()) in guard.cmdline()
         except (FileNotFoundError, psutil.NoSuchProcess, psutil.ZombieProcess):
             return None
         return guard if alive else None

@@ -140,6 +140,11 @@ def test_an_attached_sandbox_is_left_running(pair: Sandbox, fresh: Cluster) -> N
     assert fresh.is_healthy()
 
 
+def test_a_sandbox_is_found_by_another_path(pair: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pair.folder)
+    assert Sandbox.attach(tmp_path / "link").running
+
+
 def test_a_folder_in_use_is_refused(pair: Sandbox) -> None:
     with pytest.raises(PreconditionFailed, match=f"of process {os.getpid()}\\) runs in .*choose another folder"):
         Sandbox.start(pair.folder)
