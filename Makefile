@@ -162,6 +162,7 @@ docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogue
 	@$(BIN)/python -m docs.tools.catalogue_tables
 	@$(BIN)/python -W ignore -m docs.tools.provider_page
 	@$(BIN)/python -m docs.tools.pairs_table
+	@$(BIN)/python -m docs.tools.messages
 
 .PHONY: pictures
 pictures: setup ## Take the pictures of pages in docs/images from a running Airflow with two clusters; needs Chromium
