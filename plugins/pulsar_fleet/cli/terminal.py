@@ -50,7 +50,8 @@ MEANINGS: Mapping[ExitState, str] = {
     ExitState.USAGE: "the command is invalid; no call was made to a cluster, or only one for its name",
     ExitState.DIFFERENT: "`diff` and `verify` found differences, `plan` planned changes, `reconcile` left drift, "
     "`doctor` found a fault, a failover loses messages or differs from its forecast, "
-    "`evidence verify` found a change, `clients show` a document that is not what was published",
+    "`evidence verify` found a change, `clients show` a document that is not what was published, "
+    "`move-clients` that its clients are led elsewhere by now",
     ExitState.REFUSED: "blockers, a gate, changes without permission, or you did not agree",
     ExitState.PARTLY: "conflicts, failures or Ctrl-C: some changes are in place, others are not",
     ExitState.INCONCLUSIVE: "`verify`, `doctor` or a forecast could not read everything; the reasons are in its result",
