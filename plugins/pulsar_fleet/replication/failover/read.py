@@ -75,8 +75,9 @@ class TopicReader:
             for name, cursor in earlier.cursors.items()
         }
         replicated = replicated_up_to(ledgers, internal, self._clusters[_OTHER[place]].name)
-        if place is Place.FROM and replicated is not None:
-            # What `to` confirmed since, it may not have had when its entries were read.
+        if place is Place.FROM and None not in (replicated, earlier.replicated):
+            # What `to` confirmed since, it may not have had when its entries were read. A topic that was loaded for
+            # that gets its replicator a moment later.
             replicated = _renumbered(earlier.replicated or 0, earlier.ledgers, ledgers)
         later = len(ledgers)
         if before := len(earlier.ledgers):
