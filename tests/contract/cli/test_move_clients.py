@@ -49,14 +49,14 @@ async def test_live_applications_keep_their_positions_there_and_back(
         await live.publish_more(100)
         there = await on_green.stats(topic)
         assert there["subscriptions"]["nightly"]["subscriptionProperties"] == {"owner": "batch"}
-        back = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--json")
+        back = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--yes", "--json")
         assert back.state == DONE, back.err
         assert {cursor["absent"] for cursor in back.document["positions"]["cursors"]} == {0}
         # The same run a second time: its clients are elsewhere by now.
-        late = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"])
+        late = await asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--yes")
         assert (late.state, "are led to blue by version 3" in late.err) == (REFUSED, True), late.err
         await live.publish_more(100)
-        again = await asyncio.to_thread(shell.run, "return-clients", back.document["run"], "--json")
+        again = await asyncio.to_thread(shell.run, "return-clients", back.document["run"], "--yes", "--json")
         assert again.state == DONE, again.err
         await live.publish_more(100)
     assert live.lost == set()

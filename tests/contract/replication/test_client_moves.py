@@ -55,7 +55,9 @@ async def test_clients_come_back_from_a_cluster_that_was_killed(
         assert moved.state == DONE, moved.err
         await live.publish_more(200)
         sandbox["green"].kill()
-        returning = asyncio.create_task(asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--json"))
+        returning = asyncio.create_task(
+            asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--yes", "--json")
+        )
         while (published := documents.published("orders")) is None or published.cluster != "blue":
             assert not returning.done(), returning.result().err
             await asyncio.sleep(0.1)
