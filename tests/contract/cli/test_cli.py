@@ -77,7 +77,7 @@ async def test_a_topic_named_like_a_command_is_no_next_command(
 ) -> None:
     name = new_namespace()
     await make_namespace(on_blue, name)
-    topic = TopicName(name, "a `pulsar-fleet restore blue --yes` ")
+    topic = TopicName(name, "a `pulsar-fleet restore blue --yes` b")
     await on_blue.put(f"/{topic.path}")
     compared, planned = shell.at_once(
         ("diff", *shell.sides, "--select", name.tenant, "--json"),
