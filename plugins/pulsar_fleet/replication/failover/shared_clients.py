@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.statistics import ConnectedClient
+from pulsar_fleet.cluster.statistics import ConnectedClient, connected_clients
+from pulsar_fleet.snapshot.inventory import members, topics_in
 
 _OF_BROKERS = ("pulsar/", "public/functions")
 
@@ -27,18 +26,10 @@ async def used_elsewhere(
     found: dict[str, set[str]] = {}
     # One broker at a time: a list may be tens of MB.
     for broker in await admin.brokers():
-        for namespace, bundles in json.loads(await admin.loaded_topics(broker)).items():
-            if namespace not in own and not namespace.startswith(_OF_BROKERS):
-                for address in addresses.intersection(_addresses(bundles)):
+        for namespace, bundles in members(await admin.loaded_topics(broker)):
+            if namespace in own or namespace.startswith(_OF_BROKERS):
+                continue
+            for _, topic, stats in topics_in(bundles):
+                for address in addresses & {client.address for client in connected_clients(topic, stats)}:
                     found.setdefault(address, set()).add(namespace)
     return found
-
-
-def _addresses(bundles: JsonObject) -> Iterator[str]:
-    for domains in bundles.values():
-        for topics in domains.values():
-            for stats in topics.values():
-                consumers = (one.get("consumers") or () for one in (stats.get("subscriptions") or {}).values())
-                for clients in (stats.get("publishers") or (), *consumers):
-                    # As in `connected_clients`.
-                    yield from (str(client.get("address") or "").rpartition("/")[2] for client in clients)
