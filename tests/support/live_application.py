@@ -35,9 +35,12 @@ async def make_linked_topic(first: AdminClient, second: AdminClient, namespace: 
 
 
 class LiveApplication:
-    """A producer and a consumer, whose subscription no broker replicates."""
+    """A producer and a consumer that follow a document.
 
-    def __init__(self, document: Path, topic: TopicName) -> None:
+    :param replicated: brokers replicate the state of its subscription.
+    """
+
+    def __init__(self, document: Path, topic: TopicName, *, replicated: bool = False) -> None:
         self.sent: list[bytes] = []
         self.received: Counter[bytes] = Counter()
         self.held: set[bytes] = set()
@@ -50,6 +53,7 @@ class LiveApplication:
             "application",
             consumer_type=pulsar.ConsumerType.Shared,
             initial_position=pulsar.InitialPosition.Earliest,
+            replicate_subscription_state_enabled=replicated,
         )
         self._threads = [threading.Thread(target=work) for work in (self._publish, self._receive)]
 

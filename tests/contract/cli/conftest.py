@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.shell import Shell
 
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.connection import ClusterConnection
 
 
@@ -14,3 +15,11 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
     """A shell in a folder of its own, with a ledger of its own."""
     return Shell.between(records, blue, green)
+
+
+@pytest.fixture
+def documents(shell: Shell) -> ConnectionDocuments:
+    """Where the commands of the shell publish."""
+    folder = str(shell.folder / "clients")
+    shell.environment[CLIENTS_VARIABLE] = folder
+    return ConnectionDocuments.open(folder)

@@ -7,21 +7,18 @@ import json
 import socket
 import subprocess
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pulsar
 import pytest
 import uvicorn
+from tests.support.live_application import LiveApplication
 from tests.support.replication import know_each_other, replicate, wait_linked
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.airflow.web import clients as route
 from pulsar_fleet.clients.document import TOKEN_PLUGIN
-from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -31,13 +28,6 @@ from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 DONE, ERROR, USAGE, DIFFERENT, REFUSED = 0, 1, 2, 3, 4
-
-
-@pytest.fixture
-def documents(shell: Shell) -> ConnectionDocuments:
-    folder = str(shell.folder / "clients")
-    shell.environment[CLIENTS_VARIABLE] = folder
-    return ConnectionDocuments.open(folder)
 
 
 async def replicated_both_ways(on_blue: AdminClient, on_green: AdminClient, name: NamespaceName) -> TopicName:
@@ -51,55 +41,6 @@ async def replicated_both_ways(on_blue: AdminClient, on_green: AdminClient, name
     await wait_linked(on_blue, [topic], names[1])
     await wait_linked(on_green, [topic], names[0])
     return topic
-
-
-class Traffic:
-    """One application that follows the document: what it was acknowledged, and what it received."""
-
-    def __init__(self, document: Path, topic: TopicName) -> None:
-        self.sent: set[bytes] = set()
-        self.received: Counter[bytes] = Counter()
-        self.gap = 0.0
-        self._stopped = threading.Event()
-        self._client = pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2))
-        self._producer = self._client.create_producer(str(topic), send_timeout_millis=60_000, batching_enabled=False)
-        self._consumer = self._client.subscribe(
-            str(topic),
-            "application",
-            consumer_type=pulsar.ConsumerType.Shared,
-            initial_position=pulsar.InitialPosition.Earliest,
-            replicate_subscription_state_enabled=True,
-        )
-        self._threads = [threading.Thread(target=work) for work in (self._publish, self._receive)]
-
-    @contextmanager
-    def running(self) -> Iterator[Traffic]:
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield self
-        finally:
-            self._stopped.set()
-            for thread in self._threads:
-                thread.join()
-            self._client.close()
-
-    def _publish(self) -> None:
-        last, number = time.monotonic(), 0
-        while not self._stopped.wait(0.02):
-            content = b"%d" % number
-            self._producer.send(content)
-            self.sent.add(content)
-            self.gap, last, number = max(self.gap, time.monotonic() - last), time.monotonic(), number + 1
-
-    def _receive(self) -> None:
-        while not self._stopped.is_set() or self.sent - self.received.keys():
-            try:
-                message = self._consumer.receive(500)
-            except pulsar.Timeout:
-                continue
-            self.received[message.data()] += 1
-            self._consumer.acknowledge(message)
 
 
 async def wait_connected(admin: AdminClient, topic: TopicName) -> None:
@@ -124,18 +65,15 @@ async def test_live_applications_move_there_and_back_and_lose_nothing(
     blue, green = shell.sides
     made = shell.run("clients", "set", "orders", blue, "--new", "--yes", "--json")
     assert (made.state, made.document["version"], made.document["changed"]) == (DONE, 1, True), made.err
-    with Traffic(shell.folder / "clients" / "orders.json", topic).running() as traffic:
+    with LiveApplication(shell.folder / "clients" / "orders.json", topic, replicated=True).running() as live:
         await wait_connected(on_blue, topic)
         for side, admin in ((green, on_green), (blue, on_blue)):
             moved = await asyncio.to_thread(shell.run, "clients", "set", "orders", side, "--yes", "--why", "a test")
             assert moved.state == DONE, moved.err
             await wait_connected(admin, topic)
-            before = len(traffic.sent)
-            async with asyncio.timeout(60):
-                while len(traffic.sent) <= before:
-                    await asyncio.sleep(0.05)
-    assert traffic.sent - traffic.received.keys() == set()
-    assert len(traffic.sent) > 100
+            await live.publish_more(1)
+    assert live.lost == set()
+    assert len(live.sent) > 100
     assert [one.why for one in documents.history("orders")] == ["a test", "a test", ""]
     asked = [run for run in Ledger.open().newest_runs(9) if run.procedure == "set_clients"]
     assert {run.state for run in asked} == {"succeeded"}

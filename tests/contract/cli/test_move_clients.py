@@ -6,24 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 import pulsar
-import pytest
 from tests.support.live_application import LiveApplication, make_linked_topic
 from tests.support.shell import Shell
 
-from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 4
-
-
-@pytest.fixture
-def documents(shell: Shell) -> ConnectionDocuments:
-    folder = str(shell.folder / "clients")
-    shell.environment[CLIENTS_VARIABLE] = folder
-    return ConnectionDocuments.open(folder)
 
 
 async def test_live_applications_keep_their_positions_there_and_back(
