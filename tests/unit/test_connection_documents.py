@@ -224,6 +224,11 @@ def test_a_bucket_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv(CLIENTS_VARIABLE, "s3://fleet/clients")
     with pytest.raises(InvalidRequest, match="is not a folder"):
         ConnectionDocuments.open()
+    # Neither the Fleet page nor a client that reads fails by it.
+    (tmp_path / "token").write_text("t0")
+    monkeypatch.setenv(route.TOKEN_VARIABLE, str(tmp_path / "token"))
+    answer = TestClient(route.app).get("/orders", headers={"Authorization": "Bearer t0"})
+    assert (store.followed_groups(), answer.status_code) == ([], 503)
     monkeypatch.setenv(CLIENTS_VARIABLE, (tmp_path / "clients").as_uri())
     publish(ConnectionDocuments.open(), BLUE, 0)
     assert (tmp_path / "clients" / "orders.json").exists()
@@ -299,7 +304,7 @@ def test_who_has_read_lately_is_known(
     monkeypatch.setattr(store, "_MOST_READERS", 2)
     documents.note_reader("orders", "10.0.0.9")
     assert len(documents.readers("orders")) == 2
-    assert [one.group for one, _ in documents.all()] == ["orders"]
+    assert [one.group for one, _ in store.followed_groups()] == ["orders"]
 
 
 def test_a_client_follows_what_is_valid_and_stays_otherwise(tmp_path: Path) -> None:

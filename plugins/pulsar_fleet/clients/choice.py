@@ -1,4 +1,4 @@
-"""Which document leads the clients of a group to a cluster: its address, and files that Java clients keep (pure)."""
+"""Which document leads the clients of a group to a cluster: its address, and files that Java clients keep."""
 
 from __future__ import annotations
 
@@ -6,11 +6,64 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import Publication
+from pulsar_fleet.clients.store import ConnectionDocuments, Publication
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.text import command_line
 
 _WITH_TLS = "pulsar+ssl://"
+
+
+def asked_document(service_url: str, trust_file: str, auth_plugin: str, auth_parameters: str) -> ConnectionDocument:
+    """What a person asks for, valid by itself: without an address one that stands for any of its kind."""
+    asked = ConnectionDocument(
+        service_url=service_url or (f"{_WITH_TLS}any" if trust_file else "pulsar://any"),
+        trust_file=trust_file,
+        auth_plugin=auth_plugin,
+        auth_parameters=auth_parameters,
+    )
+    asked.require_valid()
+    return asked
+
+
+def next_document(
+    asked: ConnectionDocument,
+    url: str,
+    cluster: str,
+    before: Publication | None,
+    history: Sequence[Publication],
+    *,
+    restart_java: bool,
+) -> ConnectionDocument:
+    """The document that leads clients to a cluster at an address; `InvalidRequest` for what they could not follow.
+
+    :param before: what they follow now.
+    :param restart_java: the Java clients are restarted, which may then get other files.
+    """
+    wanted = replace(asked, service_url=url)
+    if not restart_java or (before and before.cluster != cluster):
+        # To leave files out needs the option and the cluster that clients are on: nobody sees it in a move.
+        wanted = _completed(wanted, cluster, history)
+    wanted.require_valid()
+    if before and not restart_java:
+        _require_followed(wanted, before, cluster)
+    return wanted
+
+
+def require_led_to(documents: ConnectionDocuments, group: str, cluster: str) -> Publication:
+    """What the clients of a group follow; `PreconditionFailed` where that is not this cluster."""
+    published = documents.latest(group)
+    if published is None:
+        raise PreconditionFailed(
+            f"{documents.folder} has no connection document of {group!r}. Begin one for {cluster}, and let the "
+            "applications follow it: pulsar-fleet clients set, with --new."
+        )
+    if published.cluster != cluster:
+        raise PreconditionFailed(
+            f"They are not led to {cluster}: {published.text()}. Look: {command_line('clients', 'show', group)}. No "
+            "client was moved."
+        )
+    return published
 
 
 def address_of(connection: ClusterConnection, before: Publication | None) -> str:
@@ -21,7 +74,7 @@ def address_of(connection: ClusterConnection, before: Publication | None) -> str
     return next(iter((*alike, *named)), "") or connection.service_url or ""
 
 
-def completed(given: ConnectionDocument, cluster: str, history: Sequence[Publication]) -> ConnectionDocument:
+def _completed(given: ConnectionDocument, cluster: str, history: Sequence[Publication]) -> ConnectionDocument:
     """With what the last version for this cluster had: the files of one cluster are none of the other."""
     last = next((one.document for one in history if one.cluster == cluster), None)
     if last is None:
@@ -32,7 +85,7 @@ def completed(given: ConnectionDocument, cluster: str, history: Sequence[Publica
     return replace(wanted, auth_plugin=last.auth_plugin, auth_parameters=last.auth_parameters)
 
 
-def require_followed(wanted: ConnectionDocument, before: Publication, cluster: str) -> None:
+def _require_followed(wanted: ConnectionDocument, before: Publication, cluster: str) -> None:
     """Refuse what a running Java client cannot follow, or not come back from.
 
     By its byte code it keeps what a document leaves out, and never changes between connections with and without TLS

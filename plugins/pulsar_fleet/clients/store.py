@@ -56,6 +56,14 @@ class Publication(Document):
     namespaces: tuple[str, ...] = ()
     run: str = ""
 
+    def text(self) -> str:
+        """Where the clients are led, since when and by whom, as a clause."""
+        by = f" (run {self.run})" if self.run else ""
+        return (
+            f"the clients of {self.group} are led to {self.cluster} by version {self.version}, of {self.by} at "
+            f"{self.at}{by}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader(Document):
@@ -99,13 +107,6 @@ class ConnectionDocuments:
             path.parent.name for path in self._root.glob(f"*/{_PUBLISHED}") if GROUP.fullmatch(path.parent.name)
         )
 
-    def all(self) -> list[tuple[Publication, list[Reader]]]:
-        """Where each group is led, with its readers; without those whose files are damaged, and none without a folder
-        that can be read."""
-        with contextlib.suppress(OSError):
-            return [(one, self.readers(group)) for group in self.groups() if (one := self.current(group))]
-        return []
-
     def published(self, group: str) -> Publication | None:
         """The version that clients have been given last; None if the group has none. What a person has written into
         the file that clients read is no version."""
@@ -133,6 +134,15 @@ class ConnectionDocuments:
             return self.published(group)
         except InvalidRequest:
             return None
+
+    def latest(self, group: str) -> Publication | None:
+        """What clients follow; where nobody can read that, the newest version that can be read."""
+        # Not a version that a process recorded which died before it published it.
+        return self.current(group) or next(iter(self.history(group)), None)
+
+    def has_moved(self, group: str, run: str) -> bool:
+        """Whether a run has led the clients of a group."""
+        return any(one.run == run for one in self.history(group))
 
     def newest(self, group: str) -> int:
         """The number of the newest recorded version, 0 without one; for `publish`."""
@@ -215,8 +225,7 @@ class ConnectionDocuments:
                     f"pulsar-fleet clients show {group}."
                 )
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            # Not a version that a process recorded which died before it published it.
-            before = self.current(group) or next(iter(self.history(group)), None)
+            before = self.latest(group)
             kept = before.run if before and before.cluster == cluster else ""
             made = Publication(
                 group=group,
@@ -285,6 +294,15 @@ class ConnectionDocuments:
                 f"The connection document of {group} under {self._root} cannot be written: {error.strerror or error}. "
                 f"Let this process write there. What clients read: pulsar-fleet clients show {group}."
             ) from error
+
+
+def followed_groups() -> list[tuple[Publication, list[Reader]]]:
+    """Where each group is led, with its readers; without those whose files are damaged, and none without a folder that
+    can be read."""
+    with contextlib.suppress(InvalidRequest, OSError):
+        documents = ConnectionDocuments.open()
+        return [(one, documents.readers(group)) for group in documents.groups() if (one := documents.current(group))]
+    return []
 
 
 def _read(path: Path) -> Publication:

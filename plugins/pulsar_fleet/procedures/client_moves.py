@@ -52,18 +52,19 @@ def validate(conf: JsonObject) -> None:
 
     require_group(conf["group"])
     parse_namespaces(conf["namespaces"])
-    _given(conf, conf["service_url"]).require_valid()
+    _asked(conf)
 
 
 async def require(session: Session) -> None:
     """Refuse one cluster twice, and a group that is elsewhere."""
+    from pulsar_fleet.clients.choice import require_led_to
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.connection import refuse_same_cluster
 
     origin, target = await _names(session)
     refuse_same_cluster(session.conf["origin"], session.conf["target"], (origin, target))
     if _stored_movement(session.run) is None:
-        _require_there(ConnectionDocuments.open(), session.conf["group"], origin)
+        require_led_to(ConnectionDocuments.open(), session.conf["group"], origin)
 
 
 async def check_move(session: Session) -> Checked:
@@ -98,13 +99,10 @@ async def check_move(session: Session) -> Checked:
 def _risks(conf: JsonObject, movement: Movement, plan: MovePlan) -> list[tuple[str, bool]]:
     """What stands in the way, and whether it forbids the move."""
     found: list[tuple[str, bool]] = []
-    if plan.positions.one_way:
+    if why := plan.positions.problem():
         doctor = command_line("doctor", conf["origin"], conf["target"])
-        found.append((f"{plan.positions.problem()}. See why: {doctor}", not conf["skip_positions"]))
-    elif plan.positions.unknown and (why := plan.positions.problem()):
-        found.append((f"{why}. Correct it, or set skip_positions.", not conf["skip_positions"]))
-    elif why := plan.positions.problem():
-        found.append((f"{why}. Let them be read first, or set accept_lost.", not conf["accept_lost"]))
+        see = f"See why: {doctor}; or" if plan.positions.one_way else "Correct it, or"
+        found.append((f"{why}. {see} set {plan.positions.accepted_by}.", not _accepts(conf, plan.positions)))
     if plan.elsewhere:
         others = _groups_of(sorted({name for names in plan.elsewhere.values() for name in names}), movement.group)
         named = [str(client) for client in plan.clients if client.address in plan.elsewhere]
@@ -149,10 +147,10 @@ async def carry_first(session: Session) -> str:
 async def wait_replicated(session: Session) -> str | NotYet:
     """Wait until the target has nearly every message."""
     from pulsar_fleet.links.lag import read_replication_progress
-    from pulsar_fleet.replication.failover.measure import persistent_partitions
+    from pulsar_fleet.replication.failover.client_move import topics_of
 
     movement, origin = _required_movement(session.run), session.clusters["origin"]
-    topics = await persistent_partitions(origin, dict.fromkeys(movement.namespaces, ()))
+    topics = await topics_of(origin, movement.namespaces)
     progress = await read_replication_progress(origin, movement.target, topics)
     line = f"{counted(progress.lag.entries, 'entry')} still to replicate to {movement.target}{progress.text()}"
     return line if progress.is_near else NotYet(line)
@@ -160,6 +158,7 @@ async def wait_replicated(session: Session) -> str | NotYet:
 
 async def move_clients(session: Session) -> Done | str:
     """Carry the positions, and publish the document that leads the clients to the target."""
+    from pulsar_fleet.clients.choice import require_led_to
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.replication.failover.client_move import carry
 
@@ -167,7 +166,7 @@ async def move_clients(session: Session) -> Done | str:
     expected = documents.newest(movement.group)
     if made := _made_before(session, documents, movement, expected):
         return _published(made, documents)
-    _require_there(documents, movement.group, movement.origin)
+    require_led_to(documents, movement.group, movement.origin)
     await _require_free(session, movement.namespaces)
     carried, clients = await carry(*_sides(session), movement.namespaces)
     _require_carried(session, carried)
@@ -269,13 +268,16 @@ def _keep(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
     run.artefacts.write_json(run.id, _DEPARTURE, Departure(clients=clients).to_json())
 
 
+def _accepts(conf: JsonObject, positions: CarriedPositions) -> bool:
+    """Whether the run goes on although messages may be lost."""
+    return bool(conf["skip_positions"] or conf.get(positions.accepted_by))
+
+
 def _require_carried(session: Session, carried: CarriedPositions) -> None:
     """Refuse to move clients whose positions are not known; what they would lose was accepted before, or is refused."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
 
-    only_lost = not (carried.unknown or carried.one_way)
-    accepted = session.conf["skip_positions"] or (session.conf.get("accept_lost", False) and only_lost)
-    if (why := carried.problem()) and not accepted:
+    if (why := carried.problem()) and not _accepts(session.conf, carried):
         raise PreconditionFailed(
             f"{why}. No client was moved. Correct it, or start a run with 'skip_positions', which moves them."
         )
@@ -317,7 +319,7 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
     published = ConnectionDocuments.open().current(movement.group)
     if published and published.run != session.run.id:
         # Theirs are the cursors of another run now.
-        return Unmet(f"Nobody is awaited any more: {_where(published)}.")
+        return Unmet(f"Nobody is awaited any more: {published.text()}.")
     try:
         arrival = await look_arrived(*_sides(session), movement, departure)
     except FleetError as error:
@@ -341,31 +343,32 @@ def _late(run: Run) -> str:
     )
 
 
+def _taken_back(run_id: str) -> tuple[JsonObject, bool]:
+    """The settings of the move with which a chain of returns began, and whether clients are where it has led them."""
+    from pulsar_fleet.ledger.run import Run
+
+    recorded = Run.open(run_id).ledger.run(run_id)
+    if recorded is None or recorded.procedure != _RETURN:
+        return (recorded.conf if recorded else {}), True
+    conf, is_there = _taken_back(recorded.conf["run"])
+    return conf, not is_there
+
+
 def clusters_of_return(conf: JsonObject) -> JsonObject:
-    """The clusters of the move that is taken back, exchanged."""
-    before = _recorded(conf["run"])
-    return {"origin": before.get("target") or "", "target": before.get("origin") or ""}
+    """The clusters of the move that is taken back, exchanged; of a return that is taken back as they were."""
+    move, is_there = _taken_back(conf["run"])
+    leaves, returns_to = ("target", "origin") if is_there else ("origin", "target")
+    return {"origin": move.get(leaves) or "", "target": move.get(returns_to) or ""}
 
 
 def is_exchanged(conf: JsonObject) -> bool:
     """Whether the clients leave the cluster to which the move has led them, and not the one where it began."""
-    from pulsar_fleet.ledger.run import Run
-
-    recorded = Run.open(conf["run"]).ledger.run(conf["run"])
-    return not (recorded and recorded.procedure == RETURN.name and is_exchanged(recorded.conf))
-
-
-def _recorded(run_id: str) -> JsonObject:
-    """The clusters of a move, or of a return, as its settings name them."""
-    from pulsar_fleet.ledger.run import Run
-
-    recorded = Run.open(run_id).ledger.run(run_id)
-    conf: JsonObject = recorded.conf if recorded else {}
-    return clusters_of_return(conf) if recorded and recorded.procedure == RETURN.name else conf
+    return _taken_back(conf["run"])[1]
 
 
 def validate_return(conf: JsonObject) -> None:
     """Refuse a run that the ledger lacks, of another procedure, or that has moved nobody."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
     from pulsar_fleet.ledger.run import Run
 
@@ -376,7 +379,7 @@ def validate_return(conf: JsonObject) -> None:
     if recorded.procedure not in (MOVE.name, RETURN.name):
         raise InvalidRequest(f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name} or {RETURN.name}.")
     movement = _stored_movement(run)
-    if movement is None or not _has_moved(run, movement):
+    if movement is None or not ConnectionDocuments.open().has_moved(movement.group, run.id):
         raise PreconditionFailed(f"{run.id} has moved no client: there is nothing to take back.")
 
 
@@ -412,11 +415,12 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     carried = result_of(run, step, CarriedPositions) if step else None
     said = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
     positions = [f"* {line}" for line in carried.lines(movement.target)] if carried and movement else []
-    moved = movement is not None and _has_moved(run, movement)
-    published = ConnectionDocuments.open().current(movement.group) if movement and moved else None
+    documents = ConnectionDocuments.open()
+    moved = movement is not None and documents.has_moved(movement.group, run.id)
+    published = documents.current(movement.group) if movement and moved else None
     elsewhere = published is not None and published.run != run.id
     if elsewhere and published:
-        said.append(f"Since then {_where(published)}.")
+        said.append(f"Since then {published.text()}.")
     verb = "are on" if has_ended(run, _ARRIVED) and not failed else "are led to"
     where = f"The clients of {movement.group} {verb} {movement.target}." if movement and moved else ""
     if elsewhere:
@@ -461,21 +465,15 @@ def _sides(session: Session) -> tuple[ClusterConnection, ClusterConnection]:
     return origin, target
 
 
-def _given(conf: JsonObject, url: str) -> ConnectionDocument:
-    from pulsar_fleet.clients.document import ConnectionDocument
+def _asked(conf: JsonObject) -> ConnectionDocument:
+    from pulsar_fleet.clients.choice import asked_document
 
-    trust = conf["trust_file"]
-    return ConnectionDocument(
-        service_url=url or ("pulsar+ssl://any" if trust else "pulsar://any"),
-        trust_file=trust,
-        auth_plugin=conf["auth_plugin"],
-        auth_parameters=conf["auth_parameters"],
-    )
+    return asked_document(conf["service_url"], conf["trust_file"], conf["auth_plugin"], conf["auth_parameters"])
 
 
 async def _movement(session: Session) -> Movement:
     """What moves where; refuses an address at which the target does not answer, and what Java clients cannot follow."""
-    from pulsar_fleet.clients.choice import address_of, completed, require_followed
+    from pulsar_fleet.clients.choice import address_of, next_document, require_led_to
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.cluster.names import parse_namespaces
@@ -484,14 +482,11 @@ async def _movement(session: Session) -> Movement:
 
     conf, (_, connection), (origin, target) = session.conf, _sides(session), await _names(session)
     documents = ConnectionDocuments.open()
-    before, history = _require_there(documents, conf["group"], origin), documents.history(conf["group"])
+    before, history = require_led_to(documents, conf["group"], origin), documents.history(conf["group"])
     last = next((one.document.service_url for one in history if one.cluster == target), "")
     if not (url := conf["service_url"] or last or address_of(connection, before)):
         raise InvalidRequest(f"{target} names no service URL: set 'service_url' to what applications use.")
-    wanted = completed(replace(_given(conf, url), service_url=url), target, history)
-    wanted.require_valid()
-    if not conf["restart_java"]:
-        require_followed(wanted, before, target)
+    wanted = next_document(_asked(conf), url, target, before, history, restart_java=conf["restart_java"])
     if not conf["unverified"]:
         await require_answer(connection, target, url)
     return Movement(
@@ -504,47 +499,15 @@ async def _movement(session: Session) -> Movement:
     )
 
 
-def _require_there(documents: ConnectionDocuments, group: str, cluster: str) -> Publication:
-    """What the clients of a group follow; refused where that is not this cluster."""
-    from pulsar_fleet.cluster.errors import PreconditionFailed
-
-    published = documents.current(group) or next(iter(documents.history(group)), None)
-    if published is None:
-        raise PreconditionFailed(
-            f"{documents.folder} has no connection document of {group!r}. Begin one for {cluster}, and let the "
-            "applications follow it: pulsar-fleet clients set, with --new."
-        )
-    if published.cluster != cluster:
-        raise PreconditionFailed(
-            f"They are not led to {cluster}: {_where(published)}. Look: {command_line('clients', 'show', group)}. No "
-            "client was moved."
-        )
-    return published
-
-
 def _require_moved_by(documents: ConnectionDocuments, movement: Movement, run_id: str) -> None:
     """Refuse to take back a run behind which the clients were moved again."""
+    from pulsar_fleet.clients.choice import require_led_to
     from pulsar_fleet.cluster.errors import PreconditionFailed
 
-    published = _require_there(documents, movement.group, movement.origin)
+    published = require_led_to(documents, movement.group, movement.origin)
     if published.run != run_id:
         name = f"Take that run back: {command_line(RETURN.word, published.run)}. " if published.run else ""
-        raise PreconditionFailed(f"{run_id} did not move them last: {_where(published)}. {name}No client was moved.")
-
-
-def _where(published: Publication) -> str:
-    by = f" (run {published.run})" if published.run else ""
-    return (
-        f"the clients of {published.group} are led to {published.cluster} by version {published.version}, of "
-        f"{published.by} at {published.at}{by}"
-    )
-
-
-def _has_moved(run: Run, movement: Movement) -> bool:
-    """Whether a run has published where its clients are led."""
-    from pulsar_fleet.clients.store import ConnectionDocuments
-
-    return any(one.run == run.id for one in ConnectionDocuments.open().history(movement.group))
+        raise PreconditionFailed(f"{run_id} did not move them last: {published.text()}. {name}No client was moved.")
 
 
 def _stored_movement(run: Run) -> Movement | None:

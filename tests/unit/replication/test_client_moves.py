@@ -145,8 +145,8 @@ def test_only_the_last_move_is_taken_back(documents: ConnectionDocuments, record
         client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
     by_hand = documents.publish("orders", GREEN, cluster="green", by="bob", why="", expected=4)
     assert (by_hand.run, by_hand.namespaces) == ("", ("acme/orders",))
-    assert client_moves._has_moved(first.run, MOVEMENT)
-    assert not client_moves._has_moved(Run.open("move_clients/3"), MOVEMENT)
+    assert documents.has_moved("orders", first.run.id)
+    assert not documents.has_moved("orders", "move_clients/3")
 
 
 async def test_a_wait_ends_when_the_clients_are_led_elsewhere(documents: ConnectionDocuments, records: Path) -> None:

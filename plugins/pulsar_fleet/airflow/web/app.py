@@ -20,7 +20,7 @@ from starlette.middleware.base import RequestResponseEndpoint
 from pulsar_fleet.airflow.web import start
 from pulsar_fleet.airflow.web.pages import pages, stored_report
 from pulsar_fleet.airflow.web.visitor import visitor_of
-from pulsar_fleet.clients.store import ConnectionDocuments
+from pulsar_fleet.clients.store import followed_groups
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.evidence.collect import collect
 from pulsar_fleet.evidence.page import evidence_page
@@ -83,7 +83,7 @@ def fleet(
     ledger, artefacts = Ledger.open(), Artefacts.open()
     state = read_fleet(ledger)
     refused = refused_runs(list(state.last_runs.values()), ledger, artefacts)
-    visitor, groups = visitor_of(session, user), ConnectionDocuments.open().all()
+    visitor, groups = visitor_of(session, user), followed_groups()
     now = Situation(state=state, notes=read_notes(artefacts), visitor=visitor, refused=refused, groups=groups)
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, links, view))

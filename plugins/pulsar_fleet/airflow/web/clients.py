@@ -24,8 +24,8 @@ app = app_behind_token("Pulsar Fleet clients", TOKEN_VARIABLE)
 def document(group: str, request: Request) -> JSONResponse:
     """What the applications of a group follow: the version that was published last, also where somebody has changed
     the file that others read: a client must not go where nobody has sent it. One small file is read."""
-    documents = ConnectionDocuments.open()
     try:
+        documents = ConnectionDocuments.open()
         published = documents.published(group) if GROUP.fullmatch(group) else None
     except (FleetError, OSError) as error:
         log.warning("%s", error)

@@ -16,7 +16,7 @@ from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import CLUSTER_HELP, AsJson, DryRun, Yes
 from pulsar_fleet.cli.runs import recorded_run, require_permitted
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
-from pulsar_fleet.clients.choice import address_of, completed, require_followed
+from pulsar_fleet.clients.choice import address_of, asked_document, next_document
 from pulsar_fleet.clients.document import ConnectionDocument, require_group
 from pulsar_fleet.clients.store import ConnectionDocuments, Publication, Reader
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -117,32 +117,20 @@ def set_(
         with usage_errors():
             require_group(group)
             documents = ConnectionDocuments.open()
-            given = ConnectionDocument(
-                service_url=service_url or (f"{_WITH_TLS}any" if trust_file else "pulsar://any"),
-                trust_file=trust_file,
-                auth_plugin=auth_plugin,
-                auth_parameters=auth_parameters,
-            )
-            given.require_valid()
+            asked = asked_document(service_url, trust_file, auth_plugin, auth_parameters)
         expected, history = documents.newest(group), documents.history(group)
         if not history and not new:
             raise UsageError(
                 f"{group!r} has no connection document in {documents.folder}: check the name and the folder, or add "
                 "--new to begin one."
             )
-        before = documents.current(group) or next(iter(history), None)
+        before = documents.latest(group)
         name, connection = _reached(cluster, service_url if unverified else "", history)
         url = service_url or address_of(connection, before)
         if not url:
             raise UsageError(f"{name} names no service URL: add --service-url with what applications use.")
-        wanted = replace(given, service_url=url)
-        if not restart_java or (before and before.cluster != name):
-            # To leave files out needs the option and the cluster that clients are on: nobody sees it in a move.
-            wanted = completed(wanted, name, history)
         with usage_errors():
-            wanted.require_valid()
-            if before and not restart_java:
-                require_followed(wanted, before, name)
+            wanted = next_document(asked, url, name, before, history, restart_java=restart_java)
         if not unverified:
             run_interruptibly(require_answer(connection, name, url))
         if before and before.document == wanted and not _problem(documents, group):

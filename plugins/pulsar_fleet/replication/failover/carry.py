@@ -106,6 +106,11 @@ class CarriedPositions(Document):
         carried = counted(sum(not cursor.used for cursor in self.cursors), "subscription")
         return ", ".join([f"{carried} carried", *(f"{number:,} {name}" for name, number in numbers.items() if number)])
 
+    @property
+    def accepted_by(self) -> str:
+        """The setting of a run that goes on in spite of `problem`."""
+        return "skip_positions" if self.unknown or self.one_way else "accept_lost"
+
     def problem(self) -> str:
         """Why applications that move now may lose messages; empty if none do."""
         if self.one_way:

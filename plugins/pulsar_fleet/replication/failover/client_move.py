@@ -131,7 +131,7 @@ async def plan_move(
     """
     async with both_clusters(origin, target) as (here, there, reader):
         await _require_both_ways(here.admin, there.admin, namespaces)
-        topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
+        topics = await topics_of(here.admin, namespaces)
         positions = await plan_positions(reader, topics)
         clients = await connected(here.admin, topics)
         try:
@@ -158,6 +158,11 @@ async def _require_both_ways(here: AdminClient, there: AdminClient, namespaces: 
                 )
 
 
+async def topics_of(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> list[TopicName]:
+    """All persistent topics that exist, plain ones and partitions."""
+    return await persistent_partitions(admin, dict.fromkeys(namespaces, ()))
+
+
 async def connected(admin: AdminClient, topics: Sequence[TopicName]) -> tuple[ConnectedClient, ...]:
     """The clients of these topics, of those that can be read. A call for each; loads them."""
     answers = await stats_of(admin, topics, precise=False)
@@ -178,7 +183,7 @@ async def carry(
     """Carry the positions of every subscription, and read who is connected to the cluster that clients leave."""
     async with both_clusters(origin, target) as (here, there, reader):
         await require_open(there.admin, namespaces)
-        topics = await persistent_partitions(here.admin, dict.fromkeys(namespaces, ()))
+        topics = await topics_of(here.admin, namespaces)
         carried = await carry_positions(reader, topics, there.admin)
         return carried, await connected(here.admin, topics)
 
@@ -193,7 +198,7 @@ async def look_arrived(
     :param departure: what was known at the last look; changed in place.
     """
     async with both_clusters(origin, target) as (here, there, reader):
-        topics = await persistent_partitions(here.admin, dict.fromkeys(movement.namespaces, ()))
+        topics = await topics_of(here.admin, movement.namespaces)
         on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
         late = {topic: _awaited(on_origin[topic], on_target[topic], departure) for topic in topics}
         # Where the cluster did not answer at first, no address is known at which its entries are read.
@@ -206,7 +211,7 @@ async def look_arrived(
 
 async def look_arrived_alone(target: AdminClient, movement: Movement, departure: Departure) -> Arrival:
     """As `look_arrived` where the cluster that clients leave does not answer."""
-    topics = await persistent_partitions(target, dict.fromkeys(movement.namespaces, ()))
+    topics = await topics_of(target, movement.namespaces)
     on_target = await _statistics(target, topics)
     departure.since = departure.since or time.time()
     for stats in on_target.values():
