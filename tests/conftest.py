@@ -33,11 +33,13 @@ VERSION_VARIABLE = "PULSAR_FLEET_TEST_VERSION"
 ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
 # What brokers do all the time, seldom: with the sandbox's settings, which are for shadow topics, each writes the last
 # entry of every open ledger twice a second, and two hundred idle topics take three times the CPU time of none.
-SELDOM = {
+BROKERS = {
     "bookkeeperExplicitLacIntervalInMills": "5000",
     "managedLedgerCacheEvictionIntervalMs": "1000",
     # In the middle of a test it would hide policies of topics, where a broker is of Pulsar 3.0.
     "brokerServiceCompactionMonitorIntervalInSeconds": "3600",
+    # Brokers of 5.0 make none without it, and most of what is tested of shadow topics is the same on every release.
+    "enableShadowTopics": "true",
 }
 LONGEST = (
     "e2e/test_demo_estate",
@@ -148,7 +150,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         yield Sandbox.attach(running)
         return
     version, names = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION)), ("blue", "green")
-    folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
+    folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, BROKERS)
     with kinds.start_shared(folder, clusters=names, version=version, settings=settings) as sandbox:
         yield sandbox
 
@@ -158,7 +160,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A cluster `blue` that replicates nothing: a broker that does may stop the links of shadow topics."""
     version = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
     version = version if isinstance(version, str) else version["blue"]
-    folder, settings = tmp_path_factory.mktemp("alone"), {"blue": SELDOM}
+    folder, settings = tmp_path_factory.mktemp("alone"), {"blue": BROKERS}
     with kinds.start_shared(folder, clusters=("blue",), version=version, settings=settings) as sandbox:
         yield sandbox
 

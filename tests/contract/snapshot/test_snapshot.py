@@ -104,6 +104,8 @@ async def test_an_estate_sets_nearly_every_policy(
     unset = {"entryFilters", "resource_group_name", "encryption_required", "allowed_clusters"}
     # Of what no estate can hold on a cluster before 5.0.
     unset |= {"scalableTopicAutoScalePolicy"} & fields
+    # Its other value is refused beside the estate's `is_allow_auto_update_schema` (5.0).
+    unset |= {"is_allow_auto_update_schema_with_replicator"} & fields
     assert fields - set(comparable(snapshot.namespaces[0].policies, "blue")) == unset
     local = next(policies for policies in snapshot.topic_policies if policies.scope == "local")
     topic_fields = {policy.field for policy in TOPIC_CATALOGUE if version_numbers(policy.since) <= version}
