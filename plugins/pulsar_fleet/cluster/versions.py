@@ -210,8 +210,8 @@ KEEPS_SOURCES_OF_SHADOWS = Fact(
     says="Trimming, offloading or deleting a shadow topic leaves the ledgers of its source alone.",
     before="Trimming, offloading or deleting a shadow topic may delete ledgers of its source.",
     since=_OCTOBER_2026,
-    source="apache/pulsar#26746; 4.2.4",
-    word=Word.HALF,
+    source="apache/pulsar#26746; trimming and deleting on 4.2.4 and 5.0.1",
+    word=Word.MEASURED,
 )
 SWITCHES_SHADOW_TOPICS = Fact(
     id="switches-shadow-topics",
@@ -314,6 +314,13 @@ def replicators_are_excepted(source: str, target: str) -> bool:
     must tell that its producer is a replicator (observed: 5.0.1 to 5.0.1 does, 4.2.4 to 5.0.1 does not).
     """
     return all(LIMITS_SCHEMAS_OF_REPLICATORS.holds(version) for version in (source, target))
+
+
+def deletes_shadows_alone(version: str) -> bool:
+    """Whether a broker deletes a shadow topic without ledgers of its source: since 5.0.0, since that alone was measured
+    of the releases that `KEEPS_SOURCES_OF_SHADOWS` names.
+    """
+    return version_numbers(version) >= (5,) and KEEPS_SOURCES_OF_SHADOWS.holds(version)
 
 
 def changes_since_measured(version: str) -> tuple[Fact, ...]:

@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.admin.shadow_guard import INFINITE, RETIRED_FROM, Effect, ShadowGuard, endangered, ledgers_in
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import SHADOW_SOURCE
 
@@ -33,7 +35,9 @@ SHADOW = {SHADOW_SOURCE: "persistent://acme/orders/a"}
         (with_body("POST", f"{TOPIC}/retention", {}), Effect.LOWERS, "persistent://acme/readers/a/b"),
         (bare("DELETE", f"{TOPIC}/retention", isGlobal="true"), Effect.UNCOVERS, "persistent://acme/readers/a/b"),
         (bare("DELETE", f"{TOPIC}/policies"), Effect.UNCOVERS, "persistent://acme/readers/a/b"),
-        (bare("DELETE", TOPIC), Effect.DELETES, "persistent://acme/readers/a/b"),
+        (bare("DELETE", TOPIC), Effect.REMOVES, "persistent://acme/readers/a/b"),
+        (bare("DELETE", TOPIC, force="true"), Effect.DELETES, "persistent://acme/readers/a/b"),
+        (bare("DELETE", f"{TOPIC}/partitions", force="false"), Effect.REMOVES, "persistent://acme/readers/a/b"),
         (bare("DELETE", f"{TOPIC}/partitions", force="true"), Effect.DELETES, "persistent://acme/readers/a/b"),
         (bare("DELETE", f"{TOPIC}-partition-3/truncate"), Effect.DELETES, "persistent://acme/readers/a/b"),
         (bare("DELETE", f"{TOPIC}/properties", key=RETIRED_FROM), Effect.FORGETS, "persistent://acme/readers/a/b"),
@@ -119,8 +123,11 @@ def broker(**changed: Any) -> dict[str, Any]:
     return {**answers, **{places[name]: answer for name, answer in changed.items()}}
 
 
-def refusal(call: Call, answers: dict[str, Any]) -> str:
-    """What the guard says; empty if it lets the call pass. It reads nothing that has no answer here."""
+def refusal(call: Call, answers: dict[str, Any], *, alone: bool | FleetError | None = None) -> str:
+    """What the guard says; empty if it lets the call pass. It reads nothing that has no answer here.
+
+    :param alone: whether every broker deletes a shadow topic without its source's ledgers; None: nobody may ask.
+    """
 
     async def answered(method: str, path: str, *, params: dict[str, Any], answered_retry_seconds: float | None) -> Any:
         assert method == "GET"
@@ -133,15 +140,23 @@ def refusal(call: Call, answers: dict[str, Any]) -> str:
             raise answers[path]
         return answers[path]
 
+    async def deletes_shadows_alone() -> bool:
+        assert alone is not None
+        if isinstance(alone, FleetError):
+            raise alone
+        return alone
+
     http = SimpleNamespace(call=answered, document=lambda answer: answer, connection=SimpleNamespace(name="blue"))
     try:
-        asyncio.run(ShadowGuard(cast(BrokerHttp, http), "/admin/v2").check(call))
+        guard = ShadowGuard(cast(BrokerHttp, http), "/admin/v2", deletes_shadows_alone)
+        asyncio.run(guard.check(call))
     except PreconditionFailed as error:
         return str(error)
     return ""
 
 
 LOWER, DELETE = with_body("POST", f"{READERS}/retention", SHORT), bare("DELETE", TOPIC)
+FORCED = bare("DELETE", TOPIC, force="true")
 UNCOVER_LOCAL, UNCOVER_SHARED = (bare("DELETE", f"{TOPIC}/retention", isGlobal=text) for text in ("false", "true"))
 UNCOVER = bare("DELETE", f"{TOPIC}/policies")
 CREATE = with_body("PUT", TOPIC, SHADOW)
@@ -174,8 +189,7 @@ RETIRED = {RETIRED_FROM: SOURCE}
             ),
         ),
         (bare("DELETE", READERS, force="true"), broker()),
-        (DELETE, broker()),
-        (DELETE, broker(shadow=info(7, **RETIRED))),
+        (FORCED, broker()),
         (bare("DELETE", f"{TOPIC}/truncate"), broker()),
         (UNCOVER, broker(namespace={})),
         (UNCOVER, broker(namespace=MISSING)),
@@ -227,6 +241,35 @@ def test_a_call_by_which_ledgers_of_a_source_end_is_refused(call: Call, answers:
 )
 def test_a_call_by_which_no_ledger_ends_is_sent(call: Call, answers: dict[str, Any]) -> None:
     assert refusal(call, answers) == ""
+
+
+@pytest.mark.parametrize("shadow", [info(7, **SHADOW), info(7, **RETIRED)])
+def test_where_brokers_keep_the_source_its_shadow_may_be_deleted(shadow: dict[str, Any]) -> None:
+    assert "deletes the ledgers" in refusal(DELETE, broker(shadow=shadow), alone=False)
+    assert refusal(DELETE, broker(shadow=shadow), alone=True) == ""
+    with pytest.raises(Unavailable):
+        refusal(DELETE, broker(shadow=shadow), alone=Unavailable("blue does not answer."))
+
+
+@pytest.mark.parametrize(
+    ("versions", "alone", "reads"), [("4.2.4 5.0.1", False, 1), ("5.0.1 4.2.4", False, 3), ("5.0.1 5.0.0", True, 3)]
+)
+async def test_every_broker_must_keep_the_source_of_a_shadow(
+    monkeypatch: pytest.MonkeyPatch, versions: str, alone: bool, reads: int
+) -> None:
+    admin, asked = AdminClient(ClusterConnection(name="blue", admin_url="http://localhost:1")), list[str | None]()
+    by_broker = dict(zip(("a:1", "b:1"), versions.split(), strict=True))
+
+    async def version(broker: str | None = None) -> str:
+        asked.append(broker)
+        return by_broker[broker or "a:1"]
+
+    async def brokers() -> tuple[str, ...]:
+        return tuple(by_broker)
+
+    monkeypatch.setattr(admin, "version", version)
+    monkeypatch.setattr(admin, "brokers", brokers)
+    assert (await admin.deletes_shadows_alone(), len(asked)) == (alone, reads)
 
 
 @pytest.mark.parametrize("place", ["partitions", "shadow", "source", "topics"])

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.versions import (
     UNTHROTTLES_AT_ONCE,
     Fact,
     changes_since_measured,
+    deletes_shadows_alone,
 )
 
 
@@ -41,6 +42,24 @@ from pulsar_fleet.cluster.versions import (
 )
 def test_a_fact_holds_from_a_patch_of_its_line_on(fact: Fact, version: str, holds: bool) -> None:
     assert fact.holds(version) is holds
+
+
+@pytest.mark.parametrize(
+    ("version", "alone"),
+    [
+        ("3.0.7", False),
+        ("4.2.4", False),
+        ("4.0.14", False),
+        ("4.2.5", False),
+        ("5.0.0-M2", False),
+        ("5.0.0", True),
+        ("5.0.1", True),
+        ("5.1.0-SNAPSHOT", True),
+        ("", False),
+    ],
+)
+def test_shadows_are_deleted_alone_since_5_0_as_measured(version: str, alone: bool) -> None:
+    assert deletes_shadows_alone(version) is alone
 
 
 def test_a_measured_patch_has_no_changes() -> None:

@@ -19,6 +19,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, NotAllowed, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName, own_topic_properties
+from pulsar_fleet.cluster.versions import deletes_shadows_alone
 
 _AT_ONCE, _ROUNDS = 4, 5
 
@@ -105,7 +106,8 @@ class AdminClient(AdminVerbs):
         self, connection: ClusterConnection, *, retry_seconds: float = 30.0, calls_per_second: float = 0.0
     ) -> None:
         self.connection = connection
-        super().__init__(BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second))
+        http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
+        super().__init__(http, self.deletes_shadows_alone)
         self._urls = BrokerUrls(self.http, self.cluster_name, self.brokers)
         self._name: str | None = None
 
@@ -178,6 +180,16 @@ class AdminClient(AdminVerbs):
         """Pulsar version, such as `4.2.4`, of `broker` (`host:port`), or of the broker that answers. Needs no right."""
         base = await self.broker_url(broker) if broker else None
         return (await self.http.call("GET", f"{ADMIN}/brokers/version", base=base)).text.strip()
+
+    async def deletes_shadows_alone(self) -> bool:
+        """Whether every broker deletes a shadow topic without ledgers of its source, by its own version.
+
+        One call where the broker that answers does not; else two, and one for each broker.
+        """
+        if not deletes_shadows_alone(await self.version()):
+            return False
+        versions = await asyncio.gather(*(self.version(broker) for broker in await self.brokers()))
+        return all(map(deletes_shadows_alone, versions))
 
     async def health(self, broker: str) -> str:
         """`ok` when `broker` (`host:port`) passed a message on; else its text, or an error. Needs a superuser."""

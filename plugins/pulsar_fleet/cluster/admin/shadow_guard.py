@@ -2,14 +2,15 @@
 
 A shadow topic shares the ledgers of its source and treats them as its own (measured with 4.2.4): what its own retention
 does not keep is deleted, although the source still needs it, and so is everything when the shadow is truncated or
-deleted. Only a retention of -1/-1 keeps a shadow from trimming.
+deleted. Only a retention of -1/-1 keeps a shadow from trimming. Brokers of 5.0 leave the source alone (measured with
+5.0.1): there a shadow topic may be deleted without force, as its removal needs it, and all else is refused as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from urllib.parse import unquote
@@ -38,6 +39,8 @@ class Effect(Enum):
     """It removes a retention of a topic, so that another one is in effect."""
     DELETES = auto()
     """It deletes ledgers whatever the retention is."""
+    REMOVES = auto()
+    """It deletes a topic without force: before 5.0.0 with the ledgers of its source."""
     FORGETS = auto()
     """It changes what makes a topic a shadow of its source, so that nobody recognises it any more."""
     CREATES = auto()
@@ -96,7 +99,8 @@ def _of_topic(call: Call, topic: TopicName, setting: str) -> Endangered | None:
     if deletes and setting == "policies":
         return Endangered(Effect.UNCOVERS, topic)
     if deletes and setting in ("", "partitions", "truncate"):
-        return Endangered(Effect.DELETES, topic)
+        removes = setting != "truncate" and dict(call.params).get("force") != "true"
+        return Endangered(Effect.REMOVES if removes else Effect.DELETES, topic)
     if deletes and setting == "properties":
         removed = dict(call.params).get("key") in (SHADOW_SOURCE, RETIRED_FROM)
         return Endangered(Effect.FORGETS, topic) if removed else None
@@ -119,6 +123,7 @@ _REASONS = {
     Effect.LOWERS: "does not keep everything with this retention",
     Effect.UNCOVERS: "does not keep everything without this policy",
     Effect.DELETES: "deletes the ledgers that it shares with its source",
+    Effect.REMOVES: "deletes the ledgers that it shares with its source",
     Effect.FORGETS: "is then no longer known to share the ledgers of its source",
     Effect.CREATES: "is in a namespace without a retention of -1/-1, or has a shorter one itself",
 }
@@ -129,11 +134,15 @@ class ShadowGuard:
 
     A call that can endanger nothing costs nothing. One that can costs two reads for a topic; for a namespace two, and
     two for each of its topics. Where a read fails, its error is raised and nothing is sent: unknown is not safe.
+
+    :param deletes_shadows_alone: whether every broker keeps the ledgers of a source when its shadow topic is deleted;
+        it is asked only before such a deletion.
     """
 
-    def __init__(self, http: BrokerHttp, admin: str) -> None:
+    def __init__(self, http: BrokerHttp, admin: str, deletes_shadows_alone: Callable[[], Awaitable[bool]]) -> None:
         self._http = http
         self._admin = admin
+        self._deletes_shadows_alone = deletes_shadows_alone
 
     async def check(self, call: Call) -> None:
         """Return if the call may be sent.
@@ -208,6 +217,8 @@ class ShadowGuard:
                 return known and await self._keeps_everything(shadow, (False, True))
             case Effect.DELETES:
                 return not await self._share_ledgers(shadow, source)
+            case Effect.REMOVES:
+                return not await self._share_ledgers(shadow, source) or await self._deletes_shadows_alone()
 
     async def _keeps_everything(self, shadow: TopicName, scopes: Iterable[bool]) -> bool:
         """Whether the namespace's retention is -1/-1, and those of the topic in these scopes too where they are set."""

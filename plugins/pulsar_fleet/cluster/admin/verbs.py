@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.admin.shadow_guard import ShadowGuard
@@ -11,11 +13,14 @@ ADMIN = "/admin/v2"
 
 
 class AdminVerbs:
-    """Calls for procedures that derive paths from a catalogue; every write passes the guard of shadow topics."""
+    """Calls for procedures that derive paths from a catalogue; every write passes the guard of shadow topics.
 
-    def __init__(self, http: BrokerHttp) -> None:
+    :param deletes_shadows_alone: see `ShadowGuard`.
+    """
+
+    def __init__(self, http: BrokerHttp, deletes_shadows_alone: Callable[[], Awaitable[bool]]) -> None:
         self.http = http
-        self._shadow_guard = ShadowGuard(http, ADMIN)
+        self._shadow_guard = ShadowGuard(http, ADMIN, deletes_shadows_alone)
 
     async def get(self, path: str, *, answered_retry_seconds: float | None = None, **params: str | int | bool) -> Json:
         """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer.
