@@ -31,7 +31,7 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 
 async def observe(admin: AdminClient, request: Request) -> Observed:
-    """Read the cluster: one call, and one for each broker.
+    """Read the cluster: one call, and one for each broker; of a run that takes shadow topics away twice as many.
 
     Two for each namespace of a source, up to eight for each topic, and two for each of its partitions.
 
@@ -61,6 +61,7 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
         brokers=await _brokers(admin, request, wanted, dict(zip(brokers, configurations, strict=True))),
         served=await _served(admin, request) if document and not request.remove else {},
         others=await _others(admin, request) if document and request.remove else (),
+        deletes_shadows_alone=request.remove and await admin.deletes_shadows_alone(),
         sources=tuple(sources),
         shadows={state.topic: state for state in shadows},
         without_explicit_lac=tuple(

@@ -18,6 +18,8 @@ class Pair(Document):
 
     :param linked: the shadow topics that the source had besides when the run was planned.
     :param links: whether this run links them; when it takes them away: whether they are linked.
+    :param retires: when it takes them away: whether the shadow topic must lose the ledgers of its source first.
+    :param stand_in: then: whether an empty topic is deleted too, which this run makes or an earlier one left.
     """
 
     source: TopicName
@@ -25,6 +27,8 @@ class Pair(Document):
     partitions: int
     linked: tuple[str, ...] = ()
     links: bool = True
+    retires: bool = True
+    stand_in: bool = True
 
     @property
     def stored(self) -> Iterator[tuple[TopicName, TopicName]]:
@@ -97,8 +101,7 @@ def removal_calls(pair: Pair) -> tuple[Call, ...]:
     return (
         shadow_list_call(pair.source, pair.linked),
         bare("PUT", f"/{pair.source.path}/unload"),
-        *retirement_calls(pair),
-        *storing_calls(pair),
+        *((*retirement_calls(pair), *storing_calls(pair)) if pair.retires else ()),
         topic_deletion(pair.shadow, pair.partitions),
-        topic_deletion(stand_in_of(pair.shadow), pair.partitions),
+        *((topic_deletion(stand_in_of(pair.shadow), pair.partitions),) if pair.stand_in else ()),
     )

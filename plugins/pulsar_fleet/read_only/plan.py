@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.shadow_guard import INFINITE
@@ -124,7 +124,9 @@ def plan_removal(observed: Observed, request: Request) -> ReadOnlyPlan:
         ours = shadow.partitions is not None and shadow.source == str(source.topic)
         if ours or (shadow.partitions is None and shadow.stand_in is not None):
             partitions = shadow.partitions if ours else shadow.stand_in
-            pairs.append(_pair(source, shadow.topic, partitions or 0, links=str(shadow.topic) in source.linked))
+            pair = _pair(source, shadow.topic, partitions or 0, links=str(shadow.topic) in source.linked)
+            retires = not observed.deletes_shadows_alone
+            pairs.append(replace(pair, retires=retires, stand_in=retires or shadow.stand_in is not None))
     empties = not observed.others and READ_ONLY in ((observed.document or {}).get("properties") or {})
     policy = observed.brokers.policies.get(policy_name(request.namespace))
     return ReadOnlyPlan(

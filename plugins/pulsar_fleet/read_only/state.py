@@ -105,6 +105,8 @@ class Observed:
     :param document: the policies of the read-only namespace, None if it is missing.
     :param served: source → its namespace's policies, of all shadow topics of that namespace, also of other runs.
     :param others: its topics that this run does not name; read only where the run takes shadow topics away.
+    :param deletes_shadows_alone: whether every broker keeps the ledgers of a source when its shadow topic is deleted;
+        read only where the run takes shadow topics away.
     :param without_explicit_lac: brokers that tell readers of an open ledger's last entry only with the next one.
     :param peers: other clusters that are registered here; topics may be replicated to them.
     :param configuration: the settings of a broker.
@@ -119,6 +121,7 @@ class Observed:
     brokers: Brokers = Brokers()
     served: Mapping[TopicName, JsonObject] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    deletes_shadows_alone: bool = False
     without_explicit_lac: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
     configuration: JsonObject = field(default_factory=dict)

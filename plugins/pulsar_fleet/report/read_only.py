@@ -43,7 +43,7 @@ def outcome_line(
     """`2 topics are served read-only: 4 links are alive, and a reader got a message from 4 of them.`"""
     if removed := steps.get("remove_topics"):
         sources = "its source" if removed.changes == 1 else "their sources"
-        return f"{counted(removed.changes, 'shadow topic')} taken away, after dropping the ledgers of {sources}."
+        return f"{counted(removed.changes, 'shadow topic')} taken away; the ledgers of {sources} stay."
     if confirmed is None:
         return planned.headline if changed else f"Nothing has been changed. {planned.headline}"
     served = f"{counted(confirmed.topics, 'topic')} {'is' if confirmed.topics == 1 else 'are'} served read-only"
