@@ -13,6 +13,7 @@ from tests.contract.pairs.world import Link, World
 from tests.support.replication import know_each_other
 from tests.support.shell import Said, Shell
 
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.model import Strategy
@@ -175,6 +176,30 @@ async def migrate(shell: Shell, worlds: Worlds, strategy: Strategy) -> None:
         await asyncio.to_thread(world.use, 10, 4)
 
 
+async def moved(shell: Shell, worlds: Worlds) -> None:
+    """Replicated with its history; its application has followed a connection document to green."""
+    succeeded(await run(shell, "replicate", *BOTH, *namespaces(worlds), "--history", "--yes"))
+    for world in worlds:
+        world.links |= links(world, ("blue", "green"), ("green", "blue"))
+    shell.environment[CLIENTS_VARIABLE] = str(shell.folder / "clients")
+    group = f"pairs-{uuid.uuid4().hex[:6]}"
+    succeeded(await run(shell, "clients", "set", group, "blue", "--new", "--yes"))
+    succeeded(await run(shell, "move-clients", *BOTH, "--group", group, *namespaces(worlds), "--yes"))
+    for world in worlds:
+        world.place = "green"
+        await asyncio.to_thread(world.use, 10, 4)
+
+
+async def completed(shell: Shell, worlds: Worlds) -> None:
+    """The same, and the move was completed by *complete_move*."""
+    await moved(shell, worlds)
+    said = succeeded(await run(shell, "migrate", *BOTH, *namespaces(worlds), "--yes", "--json"))
+    for world in worlds:
+        world.run = said.document["runs"][0]["run"]
+        world.links = set()
+        await asyncio.to_thread(world.use, 10, 4)
+
+
 async def failed_back(shell: Shell, worlds: Worlds) -> None:
     """Moved to green, used there, and moved back."""
     await migrate(shell, worlds, Strategy.REPLICATE)
@@ -237,6 +262,8 @@ STATES: dict[str, State] = {
     "redirected": migrated(Strategy.REDIRECT),
     "switched": migrated(Strategy.REPLICATE),
     "repointed": migrated(Strategy.REPOINT),
+    "moved": moved,
+    "completed": completed,
     "failed back": failed_back,
     "rebuilt": rebuilt,
     "followed": followed,
