@@ -12,7 +12,7 @@ from pulsar_fleet.clients.store import Publication, Reader
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.fleet.actions import Situation, Step, StepLink, actions_of, reports_of, shown_steps
 from pulsar_fleet.fleet.layout import FLEET, PHASES, RUN_STATES, VERDICTS, Frame, Links, Part, age, part_of, render
-from pulsar_fleet.fleet.prepared_run import Errand, may_return
+from pulsar_fleet.fleet.prepared_run import Errand, may_complete, may_return
 from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
 from pulsar_fleet.ledger.cluster_notes import ClusterNote, NoteKind
 from pulsar_fleet.ledger.ledger import MIGRATIONS
@@ -198,7 +198,9 @@ def _group(published: Publication, readers: Sequence[Reader], now: Situation, li
     at = now.state.read_at
     recent = [reader for reader in readers if at.timestamp() - reader.at < _RECENT_SECONDS]
     hosts = listed((reader.host for reader in recent), _MOST_HOSTS)
-    back = Step(label="Move the clients back", prepares=(Errand.RETURN, published.run))
+    steps = [Step(label="Move the clients back", prepares=(Errand.RETURN, published.run))]
+    if may_complete(published.run):
+        steps.append(Step(label="Complete the move", prepares=(Errand.COMPLETE, published.run)))
     return {
         "name": published.group,
         "cluster": published.cluster,
@@ -208,7 +210,7 @@ def _group(published: Publication, readers: Sequence[Reader], now: Situation, li
         "by": published.by,
         "read": f"{counted(len(recent), 'host')}: {hosts}" if recent else "",
         "namespaces": ", ".join(published.namespaces),
-        "steps": shown_steps([back] if may_return(published.run) else [], links, now.visitor),
+        "steps": shown_steps(steps if may_return(published.run) else [], links, now.visitor),
     }
 
 

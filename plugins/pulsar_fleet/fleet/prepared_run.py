@@ -24,8 +24,8 @@ from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE, parse_waivers
 
 RECONCILE = "reconcile_policies"
-ABORT, RETURN = "abort_migration", "return_clients"
-_MOVES = frozenset({"move_clients", RETURN})
+ABORT, RETURN, MOVE, MIGRATE = "abort_migration", "return_clients", "move_clients", "migrate_namespaces"
+_MOVES = frozenset({MOVE, RETURN})
 FINDINGS = "findings.json"
 _FAILED = "failed"
 _COMMAND_LINE = "cli/"
@@ -44,6 +44,8 @@ class Errand(StrEnum):
     """Abort a migration before its point of no return; about its run."""
     RETURN = "return"
     """Move clients back; about the run that has moved them."""
+    COMPLETE = "complete"
+    """Complete the move of clients; about the run that has moved them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def dag_of(errand: Errand, subject: str) -> str:
     """
     if errand is Errand.WAIVE:
         return subject.partition("/")[0]
-    return {Errand.ABORT: ABORT, Errand.RETURN: RETURN}.get(errand, RECONCILE)
+    return {Errand.ABORT: ABORT, Errand.RETURN: RETURN, Errand.COMPLETE: MIGRATE}.get(errand, RECONCILE)
 
 
 def prepare(errand: Errand, subject: str, ledger: Ledger, artefacts: Artefacts, who: str) -> PreparedRun:
@@ -85,6 +87,8 @@ def prepare(errand: Errand, subject: str, ledger: Ledger, artefacts: Artefacts, 
         return _waive(Run(subject, ledger, artefacts), who)
     if errand is Errand.RETURN:
         return _return(Run(subject, ledger, artefacts))
+    if errand is Errand.COMPLETE:
+        return _complete(Run(subject, ledger, artefacts))
     return _abort(Run(subject, ledger, artefacts))
 
 
@@ -200,6 +204,27 @@ def _return(run: Run) -> PreparedRun:
         "they were before, at once. Nobody is asked again.",
         conf={"run": run.id},
         first=("run", "why"),
+    )
+
+
+def may_complete(run_id: str) -> bool:
+    """Whether Airflow can complete a move: it is no return, and no run of the command line."""
+    return run_id.partition("/")[0] == MOVE
+
+
+def _complete(run: Run) -> PreparedRun:
+    recorded = _recorded(run)
+    if recorded.procedure != MOVE or not may_complete(run.id):
+        raise InvalidRequest(f"{run.id!r} is no move of Airflow: complete it with pulsar-fleet migrate.")
+    conf = recorded.conf
+    return PreparedRun(
+        dag_id=MIGRATE,
+        title="Complete the move",
+        consequence="Ends that the clients can return: the cluster that they have left refuses producers of these "
+        "namespaces, and replication between both ends. A person is asked before, and until the first topic is "
+        "terminated it can be aborted.",
+        conf={"blue": conf["origin"], "green": conf["target"], "namespaces": list(conf["namespaces"])},
+        first=("blue", "green", "namespaces"),
     )
 
 

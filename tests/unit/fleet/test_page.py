@@ -209,6 +209,10 @@ def test_a_group_shows_where_it_is_led_who_reads_it_and_the_return(ledger: Ledge
         assert words in text
     link = escape(LINKS.prepared("return", "move_clients/manual__1"))
     assert (link in text, link in page(ledger, groups=[(published, readers)])) == (True, False)
+    completes = escape(LINKS.prepared("complete", "move_clients/manual__1"))
+    assert completes in page(ledger, groups=[(published, readers)], may_start=["migrate_namespaces"])
+    back = page(ledger, groups=[(replace(published, run="return_clients/1"), [])], may_start=["migrate_namespaces"])
+    assert "Complete the move" not in back
     # Airflow has no connection for what a command line named by its address.
     by_hand = replace(published, run="cli/move-clients-1")
     assert "Move the clients back" not in page(ledger, groups=[(by_hand, [])], may_start=["return_clients"])

@@ -100,6 +100,19 @@ def test_only_a_migration_is_aborted(ledger: Ledger) -> None:
         prepared(ledger, Errand.ABORT, "migrate_namespaces/2")
 
 
+def test_a_move_of_airflow_is_completed_by_a_migration(ledger: Ledger) -> None:
+    conf = {"origin": "pulsar_blue", "target": "pulsar_green", "group": "orders", "namespaces": ["acme/orders"]}
+    ledger.start_run("move_clients/1", "move_clients", conf)
+    ledger.start_run("return_clients/1", "return_clients", {"run": "move_clients/1"})
+    made = prepared(ledger, Errand.COMPLETE, "move_clients/1")
+    assert (made.dag_id, made.conf) == (
+        "migrate_namespaces",
+        {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": ["acme/orders"]},
+    )
+    with pytest.raises(InvalidRequest, match="is no move of Airflow"):
+        prepared(ledger, Errand.COMPLETE, "return_clients/1")
+
+
 def test_only_a_move_of_airflow_is_taken_back(ledger: Ledger) -> None:
     for run in ("move_clients/1", "cli/move-clients-1"):
         ledger.start_run(run, "move_clients", {})
