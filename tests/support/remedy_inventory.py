@@ -395,6 +395,12 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/cli/test_complete_move.py::test_moved_applications_are_not_moved_once_more_by_a_flag",
+        _NOT_IN_VIEWS,
+        {"clients-led-to-green": ("complete_move",)},
+    ),
+    Group(
+        Kind.CALL,
         "contract/migration/test_repoint.py::test_applications_connect_to_green_in_turn_and_blue_refuses_producers",
         _NOT_IN_VIEWS,
         {"redirect-not-supported": ("replicate_then_repoint",)},
@@ -610,6 +616,10 @@ INVENTORY: tuple[Group, ...] = (
             "broker-not-readable": ("Restart no broker",),
             "certificate-not-trusted": ("both authorities",),
             "client-cannot-follow": ("upgrade this application",),
+            "moved-topic-not-linked": ("replicate them in both directions first",),
+            "subscription-missing-on-green": ("if its application has unsubscribed",),
+            "clients-led-to-blue": ("with move_clients before",),
+            "read-on-blue-since": ("find who reads it there",),
             "client-may-hang": ("plan a restart",),
             "client-needs-tls-url": ("nothing to do",),
             "client-unknown": ("identify the client",),

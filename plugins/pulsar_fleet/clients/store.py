@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -303,6 +303,39 @@ def followed_groups() -> list[tuple[Publication, list[Reader]]]:
         documents = ConnectionDocuments.open()
         return [(one, documents.readers(group)) for group in documents.groups() if (one := documents.current(group))]
     return []
+
+
+def publications(namespace: str) -> list[Publication]:
+    """The last readable version of each group that has used a namespace, by its moves."""
+    with contextlib.suppress(InvalidRequest, OSError):
+        documents = ConnectionDocuments.open()
+        found = [documents.latest(group) for group in documents.groups()]
+        return [one for one in found if one and namespace in one.namespaces]
+    return []
+
+
+def led_since(publication: Publication) -> datetime:
+    """Since when the clients of a group have been led to the cluster of its last version, without a break."""
+    since = publication.at
+    for one in ConnectionDocuments.open().history(publication.group):
+        if one.cluster != publication.cluster:
+            break
+        since = one.at
+    return datetime.fromisoformat(since)
+
+
+def require_led_from(cluster: str, namespaces: Iterable[str]) -> None:
+    """Refuse to end a cluster for applications that a document leads there.
+
+    :param cluster: its own name.
+    """
+    for namespace in namespaces:
+        for one in publications(namespace):
+            if one.cluster == cluster:
+                raise PreconditionFailed(
+                    f"{one.text()}, and use {namespace}: nothing was terminated there. Move them first (move_clients); "
+                    "then clear this task. Or end this run and undo it (abort)."
+                )
 
 
 def _read(path: Path) -> Publication:

@@ -28,6 +28,7 @@ PROOF_SPEED = "proof-speed.json"
 
 CUT_OVER = "cut-over.json"
 DRAIN_STATE = "drain-state.json"
+DEPARTURE = "departure.json"
 REPOINT_STATE = "repoint-state.json"
 
 ABORTED = "aborted.json"

@@ -232,7 +232,11 @@ class NamespaceFacts:
     :param scalable: scalable topics on blue, `topic://…`.
     :param compacted: partition on blue → what only readers of the compacted topic get.
     :param transacted: partitions in which transactions were used at any time.
+    :param unread_copies: partitions of which it is not known what green lacks, as `unread`.
     :param uncopied: partition that blue replicates to green already → what green lacks of it.
+    :param led_to_green: who has led its applications to green, as a clause; empty where no document does.
+    :param led_since: when, in ms since 1970.
+    :param led_to_blue: the groups of applications that a document leads to blue.
     """
 
     namespace: NamespaceName
@@ -250,7 +254,11 @@ class NamespaceFacts:
     scalable: tuple[str, ...] = ()
     compacted: Mapping[TopicName, CompactedView] = field(default_factory=dict)
     transacted: frozenset[TopicName] = frozenset()
+    unread_copies: tuple[Note, ...] = ()
     uncopied: Mapping[TopicName, Uncopied] = field(default_factory=dict)
+    led_to_green: str = ""
+    led_since: int = 0
+    led_to_blue: tuple[str, ...] = ()
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:

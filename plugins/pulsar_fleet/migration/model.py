@@ -51,6 +51,10 @@ class Strategy(StrEnum):
     REPOINT = "replicate_then_repoint"
     """Messages are geo-replicated; owners connect every application to green; then blue refuses producers."""
 
+    COMPLETE = "complete_move"
+    """Applications were moved to green before, and both clusters replicate to each other: blue refuses producers, and
+    no message goes back any more."""
+
     @property
     def copies(self) -> bool:
         """Whether messages are replicated to green."""
@@ -59,7 +63,17 @@ class Strategy(StrEnum):
     @property
     def redirects(self) -> bool:
         """Whether blue redirects the clients to green; otherwise their owners change their configuration."""
-        return self is not Strategy.REPOINT
+        return self not in (Strategy.REPOINT, Strategy.COMPLETE)
+
+    @property
+    def is_moved_before(self) -> bool:
+        """Whether applications are on green before the run begins: positions there are those of its consumers."""
+        return self is Strategy.COMPLETE
+
+    @property
+    def compares(self) -> bool:
+        """Whether messages of both clusters are compared: not where applications have read and removed copies."""
+        return self.copies and not self.is_moved_before
 
     @property
     def keeps_subscriptions(self) -> bool:
@@ -68,7 +82,7 @@ class Strategy(StrEnum):
         Where blue serves its terminated topics, an application that restarts there would create a removed one again,
         from the earliest message. The flag of a namespace removes them (observed, 4.0 to 5.0).
         """
-        return self in (Strategy.WHOLE_CLUSTER, Strategy.REPOINT)
+        return self in (Strategy.WHOLE_CLUSTER, Strategy.REPOINT, Strategy.COMPLETE)
 
     @property
     def flags_cluster(self) -> bool:
@@ -203,6 +217,8 @@ def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, 
     """
     if requested:
         strategy, reason = requested, "set by the run's configuration"
+    elif facts.led_to_green:
+        strategy, reason = Strategy.COMPLETE, facts.led_to_green
     elif unflagged:
         strategy, reason = Strategy.REPOINT, f"brokers of Pulsar {unflagged} redirect no single namespace"
     else:

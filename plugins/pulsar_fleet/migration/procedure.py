@@ -343,7 +343,7 @@ class Failback(_Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
-        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER):
+        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER, Strategy.COMPLETE):
             raise InvalidRequest(
                 f"A failback has no strategy {request.strategy!r}: the namespaces go back one by one. Set "
                 "'redirect', 'replicate_then_switch' or 'auto'."

@@ -106,11 +106,12 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
     """Replicate from the first stored message on, blue to green, where the strategy needs it; returns how many.
 
     Green first gets subscriptions that keep what is replicated: without one green deletes it. Namespaces that an
-    earlier attempt cut over are left out.
+    earlier attempt cut over are left out, and those whose applications were moved before: both clusters have them.
     """
     original = freeze.find_original_settings(run)
     async with sides.open() as (blue, green):
-        replicated = _replicated(await without_moved(blue, moves))
+        waiting = _replicated(await without_moved(blue, moves))
+        replicated = [move for move in waiting if not move.strategy.is_moved_before]
         if replicated:
             await register_cluster(blue, moves.green, sides.green)
         for move in replicated:

@@ -286,12 +286,11 @@ def _require_carried(session: Session, carried: CarriedPositions) -> None:
 def _publish(session: Session, documents: ConnectionDocuments, movement: Movement, expected: int) -> Publication:
     from pulsar_fleet.ledger.run import this_user
 
-    by = session.run.requester or this_user()
     return documents.publish(
         movement.group,
         movement.document,
         cluster=movement.target,
-        by=f"{by} on {gethostname()}",
+        by=session.run.requester or f"{this_user()} on {gethostname()}",
         why=session.conf["why"] or session.run.id,
         expected=expected,
         namespaces=tuple(map(str, movement.namespaces)),
@@ -321,7 +320,7 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
         # Theirs are the cursors of another run now.
         return Unmet(f"Nobody is awaited any more: {published.text()}.")
     try:
-        arrival = await look_arrived(*_sides(session), movement, departure)
+        arrival = await look_arrived(*_sides(session), movement.namespaces, departure)
     except FleetError as error:
         if not session.conf["skip_positions"] and await _answers(session):
             # One topic that cannot be read is not everybody gone.
@@ -400,7 +399,7 @@ async def require_return(session: Session) -> None:
         session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
 
 
-def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noqa: ARG001
+def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     """Where the clients are, who has not come, and the positions that were carried."""
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.ledger.approval import read_approval
@@ -421,6 +420,10 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:  # noq
     elsewhere = published is not None and published.run != run.id
     if elsewhere and published:
         said.append(f"Since then {published.text()}.")
+    if moved and not elsewhere and movement and "group" in conf:
+        names = [part for name in movement.namespaces for part in ("--namespaces", str(name))]
+        ends = command_line("migrate", conf["origin"], conf["target"], *names)
+        said.append(f"They can return until a migration of these namespaces completes the move, such as: `{ends}`")
     verb = "are on" if has_ended(run, _ARRIVED) and not failed else "are led to"
     where = f"The clients of {movement.group} {verb} {movement.target}." if movement and moved else ""
     if elsewhere:

@@ -196,14 +196,47 @@ async def wait_for_window(session: Session) -> str | NotYet:
 
 
 async def wait_repointed(session: Session) -> str | NotYet:
-    """Wait until the owners of applications that blue does not redirect have connected them to green.
+    """Wait until applications that blue does not redirect have left it: their owners connect them to green.
 
     It sets cursors on green that no consumer uses.
     """
     from pulsar_fleet.migration.repoint.steps import repoint_progress
 
     run = run_of(session)
-    return _waiting(*await repoint_progress(run.sides, run.run, run.moves))
+    has_left, line = await repoint_progress(run.sides, run.run, run.moves)
+    if not any(move.strategy.is_moved_before for move in run.moves.moves):
+        return _waiting(has_left, line)
+    have_left, moved = await _moved_progress(run)
+    return _waiting(has_left and have_left, moved if has_left else f"{line}; {moved}")
+
+
+async def _moved_progress(run: Migration | Failback) -> tuple[bool, str]:
+    """Whether applications that were moved before have all left the old cluster, and who has not.
+
+    Of a subscription that is read there the position is carried, as of one that the new cluster lacks.
+    """
+    from pulsar_fleet.clients.store import led_since, publications, require_led_from
+    from pulsar_fleet.migration.artefacts import DEPARTURE
+    from pulsar_fleet.migration.model import Moves, Phase
+    from pulsar_fleet.migration.prepare.target import store_reserved_subscriptions
+    from pulsar_fleet.replication.failover.client_move import Departure, look_left
+
+    moves, stored = run.moves, run.run.stored(DEPARTURE)
+    moved = tuple(move for move in moves.moves if move.strategy.is_moved_before)
+    waiting = reached(run.run).before(Moves(moves.blue, moves.green, moved), Phase.CUT_OVER)
+    if not waiting.moves:
+        return True, f"nobody returns to {moves.blue} any more"
+    await run.keep_lease()
+    names = [move.namespace for move in waiting.moves]
+    require_led_from(moves.blue, map(str, names))
+    led = {led_since(one) for name in names for one in publications(str(name)) if one.cluster == moves.green}
+    since = int(max(led).timestamp() * 1000) if led else 0
+    departure = Departure.from_json(stored) if stored else Departure()
+    left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since)
+    # An abort deletes those that nobody uses.
+    store_reserved_subscriptions(run.run, left.created)
+    run.run.artefacts.write_json(run.run.id, DEPARTURE, departure.to_json())
+    return left.is_done, left.line(moves.blue)
 
 
 async def cut_over(session: Session) -> str:

@@ -133,9 +133,14 @@ def _headline(
 
 def _verified(moves: Moves, verdicts: Sequence[RecordedVerdict]) -> str:
     """What was shown for each strategy: copied messages were compared, a redirect copies none."""
-    replicated = {str(move.namespace) for move in moves.moves if move.strategy.copies}
-    redirected = len(moves.moves) - len(replicated)
+    replicated = {str(move.namespace) for move in moves.moves if move.strategy.compares}
+    redirected = sum(not move.strategy.copies for move in moves.moves)
     sentences = []
+    if moved := sum(move.strategy.is_moved_before for move in moves.moves):
+        sentences.append(
+            f"{moves.green} has confirmed every message of {counted(moved, 'namespace')} whose applications were there "
+            "before; these were not compared."
+        )
     if replicated:
         # Verdicts of copies and of subscriptions have their own scopes, and count the same messages.
         messages = sum(verdict.messages for verdict in verdicts if verdict.scope in replicated)

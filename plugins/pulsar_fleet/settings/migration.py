@@ -135,6 +135,7 @@ SETTINGS = {
     "strategy": _strategy(
         "replicate_then_repoint",
         "replicate_then_redirect_cluster",
+        "complete_move",
         copying="copy all stored messages, as docs/migration_strategies.md describes",
     ),
     "wave_namespaces": _own(
@@ -190,7 +191,8 @@ SETTINGS = {
         "integer",
         title="Time for connecting applications to green, minutes",
         group="How",
-        description="With replicate_then_repoint, how long the run waits until the applications have left blue; after "
+        description="With replicate_then_repoint and complete_move, how long the run waits until the applications have "
+        "left blue; after "
         "it the run fails, names those that have not, and has terminated nothing.",
     ),
     **UNLOAD,

@@ -15,12 +15,14 @@ import pytest
 from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
 from tests.support.kinds import StartClusters
 from tests.support.moved_namespace import MovedNamespace
+from tests.support.replicated_applications import make_topics, replicate_both_ways
+from tests.support.restarted_clients import publish
 from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.versions import Redirect, release_of
@@ -37,6 +39,7 @@ from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+from pulsar_fleet.migration.repoint import terminate
 from pulsar_fleet.migration.repoint.steps import repoint_progress
 from pulsar_fleet.report.migration import store_migration_report
 
@@ -361,6 +364,55 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
         for estate in estates:
             for application in (*estate.publishers, *estate.subscribers):
                 await asyncio.to_thread(application.stop)
+
+
+@pytest.fixture
+async def exchanged(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], tmp_path: Path
+) -> AsyncIterator[MovedNamespace]:
+    """A namespace that both clusters replicate to each other, one topic by a list of its own; both have messages."""
+    moved = MovedNamespace.at(on_blue, on_green, new_namespace(), tmp_path)
+    await replicate_both_ways(on_blue, on_green, moved.namespace)
+    for admin in (on_blue, on_green):
+        await admin.post(f"/namespaces/{moved.namespace.path}/retention", FOREVER)
+    stored = await make_topics(on_blue, on_green, [moved.topic("live")], [moved.topic("parts")])
+    for admin in (on_blue, on_green):
+        await admin.post(f"/{moved.topic('live').path}/replication", ["blue", "green"])
+    for side in (moved.blue, moved.green):
+        await asyncio.to_thread(publish, side.connection, stored, [side.connection.name])
+    yield moved
+    await moved.close()
+
+
+async def lists_of(moved: MovedNamespace) -> list[tuple[list[str], list[str]]]:
+    """Clusters of the namespace and of the topic that has a list of its own, on blue and on green."""
+    paths = f"/namespaces/{moved.namespace.path}/replication", f"/{moved.topic('live').path}/replication"
+    both = [[sorted(await admin.get(path)) for path in paths] for admin in (moved.blue, moved.green)]
+    return [(namespace, topic) for namespace, topic in both]
+
+
+async def test_a_completion_that_died_after_the_termination_goes_on(
+    exchanged: MovedNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then green replicates to blue, and then no more: the namespace, and a topic with a list of its own."""
+    moves = await exchanged.until_cut_over(Strategy.COMPLETE)
+    with monkeypatch.context() as patch:
+        patch.setattr(terminate, "end_replication", died)
+        with pytest.raises(Unavailable, match="died"):
+            await exchanged.cut_over(moves)
+    assert await unterminated_partitions(exchanged.blue, moves.moves[0]) == ()
+    assert await lists_of(exchanged) == [(["blue", "green"],) * 2] * 2
+    await exchanged.cut_over(moves)
+    await exchanged.finish(moves)
+    assert exchanged.phase == Phase.FINISHED
+    assert await lists_of(exchanged) == [(["blue"],) * 2, (["green"],) * 2]
+    # Each step may be run again.
+    await exchanged.cut_over(moves)
+    await exchanged.finish(moves)
+
+
+async def died(*_: object) -> bool:
+    raise Unavailable("died")
 
 
 async def test_an_abort_keeps_a_topic_to_which_an_application_has_been_connected(moved: MovedNamespace) -> None:

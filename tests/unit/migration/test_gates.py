@@ -117,6 +117,23 @@ def repointed(findings: View) -> View:
     return replace(findings, strategies={NAME: Strategy.REPOINT})
 
 
+def completing(findings: View) -> View:
+    return replace(findings, strategies={NAME: Strategy.COMPLETE})
+
+
+def both_ways(findings: View) -> View:
+    return with_facts(findings, links={topic: frozenset({"green"}) for topic in findings.survey.namespaces[0].topics})
+
+
+def led_to_green(findings: View) -> View:
+    return with_facts(findings, led_to_green="the clients of orders are led to green by version 2", led_since=1_000)
+
+
+def read_lately(findings: View) -> View:
+    used = stats(**subscription("late", JAVA, lastConsumedTimestamp=1_500))(findings)
+    return with_facts(findings, partitions=used.survey.namespaces[0].partitions)
+
+
 def blue_of(version: str) -> Spoil:
     """Blue's brokers have this version."""
 
@@ -211,6 +228,7 @@ IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
 UNLISTED = {"replication": {"west": {"connected": False, "replicationBacklog": 9}}}
+INBOUND_OF_GREEN = {"replication": {"green": {"connected": True, "inboundConnection": "x"}}}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
@@ -341,6 +359,13 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replicator-disconnected", stats(**UNLISTED)),
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
+    ("moved-topic-not-linked", completing),
+    ("clients-led-to-green", led_to_green),
+    ("clients-led-to-blue", lambda base: with_facts(base, led_to_blue=("orders",))),
+    (
+        "read-on-blue-since moved-topic-not-linked subscription-missing-on-green",
+        lambda base: completing(read_lately(led_to_green(base))),
+    ),
     (
         "unread-not-copied",
         lambda base: repointed(
@@ -494,7 +519,14 @@ NEAREST: dict[str, Spoil] = {
     "abandoned-subscription": stats(**subscription("archive", JAVA, msgBacklog=7)),
     "replicator-disconnected": lambda base: with_facts(stats(**LINK)(base), links={TOPIC: frozenset({"west"})}),
     "replication-backlog": linked,
-    "replicates-into-blue": linked,
+    # Also of green itself, where the run ends that.
+    "replicates-into-blue": lambda base: completing(stats(**INBOUND_OF_GREEN)(base)),
+    "moved-topic-not-linked": lambda base: completing(both_ways(base)),
+    "subscription-missing-on-green": lambda base: read_lately(led_to_green(base)),
+    "clients-led-to-green": lambda base: repointed(led_to_green(base)),
+    "clients-led-to-blue": led_to_green,
+    # Read before the applications moved.
+    "read-on-blue-since": lambda base: completing(read_lately(with_facts(base, led_to_green="…", led_since=2_000))),
     "unread-not-copied": lambda base: replicating(
         with_facts(stats(**subscription("app", JAVA, msgBacklog=7))(base), uncopied={TOPIC: Uncopied(3, {"app": 3})})
     ),

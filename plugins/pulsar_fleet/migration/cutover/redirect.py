@@ -301,11 +301,16 @@ async def require_green(green: AdminClient, move: Move) -> None:
     existing = {*partitioned, *topics}
     missing = [topic for topic in move.stored_topics if topic not in existing]
     if policies is None or missing:
+        to_do = (
+            "applications could not go on there. Nothing was terminated. Create it there, or delete it on the cluster "
+            "that they have left if no application needs it; then clear this task."
+            if move.strategy.is_moved_before
+            else "redirected clients would fail. Nothing was flagged. Clear the task of this run that prepares it "
+            "(prepare_green, in a failback prepare_blue), then this one."
+        )
         lacking = "the namespace" if policies is None else f"{len(missing)} topics, for example {missing[0]},"
         raise PreconditionFailed(
-            f"{green.connection.name} lacks {lacking} of {move.namespace}: redirected clients would fail. "
-            "Nothing was flagged. Clear the task of this run that prepares it (prepare_green, in a failback "
-            "prepare_blue), then this one.",
+            f"{green.connection.name} lacks {lacking} of {move.namespace}: {to_do}",
             cluster=green.connection.name,
         )
     if policies.get("migrated"):

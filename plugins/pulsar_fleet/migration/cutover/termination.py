@@ -196,7 +196,8 @@ async def unterminated(blue: AdminClient, green: AdminClient, run: Run, moves: S
         if left:
             read, periods = await asyncio.gather(read_terminations(blue, move), check_periods(blue, run))
             ends = {topic: end for topic, end in read.ends.items() if topic in left}
-            causes |= await unterminated_causes(blue, green, Terminations(ends, read.by_owner & left), periods)
+            ended = frozenset() if move.strategy.is_moved_before else read.by_owner & left
+            causes |= await unterminated_causes(blue, green, Terminations(ends, ended), periods)
     return {TopicName.parse(text): cause for text, cause in causes.items()}
 
 

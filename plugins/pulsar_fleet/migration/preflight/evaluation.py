@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from pulsar_fleet.clients.store import led_since, publications
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -59,7 +60,8 @@ async def evaluate_gates(
     """Evaluate every gate and choose each namespace's strategy; see `steps.check_gates`."""
     view = await _view(sides, run, names, expected)
     green, unflagged = view.green.name, view.blue.unflagged
-    moves = tuple(plan_move(facts, strategy, green, unflagged=unflagged) for facts in view.survey.namespaces)
+    planned = (plan_move(facts, strategy, green, unflagged=unflagged) for facts in view.survey.namespaces)
+    moves = tuple(_without_own_ends(run, move) for move in planned)
     view = replace(view, strategies=_strategies(moves))
     # On a failback `check_failback` has matched each waiver with its blocker; for a later wave the first run has.
     whole = not (expected.is_failback or expected.continues)
@@ -100,6 +102,7 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
         properties = not expected.prepares_green
         surveyed = await survey(blue, green, names, run, redactor=open_redactor(), properties=properties)
     log.info("%s", surveyed.headline())
+    surveyed = _with_documents(surveyed, is_failback=expected.is_failback)
     brokers = BrokerVersions.of(surveyed.blue.snapshot.brokers, surveyed.green.snapshot.brokers)
     run.artefacts.write_json(run.id, BROKERS, brokers.to_json())
     for facts in surveyed.namespaces:
@@ -111,6 +114,34 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     # Only Airflow has the DAG that restores what a dead run left.
     watch = overrides_watch(run.ledger) if expected.dag_parsing else None
     return View(survey=original, strategies={}, expected=expected, connections=connections, watch=watch)
+
+
+def _with_documents(surveyed: Survey, *, is_failback: bool) -> Survey:
+    """To which of both clusters connection documents lead applications of the namespaces, as far as these are known.
+
+    A failback goes to a cluster on which clients may be already, and completes no move.
+    """
+
+    def led(facts: NamespaceFacts) -> NamespaceFacts:
+        own = publications(str(facts.namespace))
+        to_green = [one for one in own if one.cluster == surveyed.green.name and not is_failback]
+        return replace(
+            facts,
+            led_to_green="; ".join(one.text() for one in to_green),
+            led_since=max((int(led_since(one).timestamp() * 1000) for one in to_green), default=0),
+            led_to_blue=tuple(one.group for one in own if one.cluster == surveyed.blue.name),
+        )
+
+    return replace(surveyed, namespaces=tuple(map(led, surveyed.namespaces)))
+
+
+def _without_own_ends(run: Run, move: Move) -> Move:
+    """Without partitions that an earlier run may have terminated: nothing marks them where no flag has.
+
+    What their owner has terminated is terminated on green too, and applications may use these there.
+    """
+    earlier = run.ledger.last_run_in(str(move.namespace), Phase.QUIESCED)
+    return move if move.strategy.redirects or earlier in (None, run.id) else replace(move, ended=())
 
 
 def overrides_watch(ledger: Ledger) -> OverridesWatch:

@@ -388,6 +388,11 @@ class View:
         return tuple(facts for facts in self.survey.namespaces if facts.blue is not None)
 
     @property
+    def prepared(self) -> tuple[NamespaceFacts, ...]:
+        """Those of `moving` for which green is made equal to blue; the applications of the others use green already."""
+        return tuple(facts for facts in self.moving if not self.is_moved_before(facts.namespace))
+
+    @property
     def redirected(self) -> tuple[NamespaceFacts, ...]:
         """Those of `moving` whose clients blue would redirect to green."""
         return tuple(facts for facts in self.moving if self.redirects(facts.namespace))
@@ -404,6 +409,10 @@ class View:
     def redirects(self, name: NamespaceName) -> bool:
         """Whether blue redirects the clients of the namespace to green."""
         return self._strategy(name).redirects
+
+    def is_moved_before(self, name: NamespaceName) -> bool:
+        """Whether the applications of the namespace are on green already."""
+        return self._strategy(name).is_moved_before
 
     def _strategy(self, name: NamespaceName) -> Strategy:
         return self.strategies.get(name, Strategy.REDIRECT)

@@ -82,18 +82,22 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """Make green's namespaces equal to blue's: tenants, policies, topics, schemas, topic policies, subscriptions.
 
     It writes only what is missing or differs, and reads it back; a second call changes nothing. After blue was frozen
-    it still copies blue's original settings. Returns counts.
+    it still copies blue's original settings. Returns counts. Where applications use green already, its settings and
+    topics are theirs: nothing is changed.
 
     :raises PreconditionFailed: a resource could not be read, or a change failed or needs the operator's permission; the
         message names it.
     """
-    async with sides.open() as (blue, green):
-        plan, secrets = await _plan(blue, green, run, moves.moves)
-        run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
-        applied = await _apply(plan, secrets, green, run)
+    waiting = [move for move in moves.moves if not move.strategy.is_moved_before]
+    done: JsonObject = {"changes": 0}
+    if waiting:
+        async with sides.open() as (blue, green):
+            plan, secrets = await _plan(blue, green, run, waiting)
+            run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
+            done = {"plan": plan.id, "changes": len(plan.changes), **(await _apply(plan, secrets, green, run)).counts()}
     for move in moves.moves:
-        run.ledger.enter_phase(run.id, str(move.namespace), Phase.PREPARED, applied.counts())
-    return {"plan": plan.id, "changes": len(plan.changes), **applied.counts()}
+        run.ledger.enter_phase(run.id, str(move.namespace), Phase.PREPARED, done if move in waiting else {})
+    return done
 
 
 async def prepare_deleted(
@@ -113,6 +117,8 @@ async def prepare_deleted(
     # What `prepare` has not made was not made again by anybody.
     looking = not used and run.artefacts.find(run.id, GREEN_PLAN) is not None
     for move in moves:
+        if move.strategy.is_moved_before:
+            continue
         name = str(move.namespace)
         missing = {*map(str, await missing_topics(green, move.namespace, move.topics)), *interrupted.get(name, ())}
         missing |= await _made_again_by_others(blue, green, move) if looking else set()

@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers, entries_behind, terminated_at
+from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import read_infos, unterminated, without_moved
@@ -68,13 +69,13 @@ def transferred_cursors(run: Run, moves: Moves) -> list[TransferredCursor]:
 
 def mapping_of(moves: Moves) -> EntryMapping:
     """Where owners connect the applications, producers may write to green while blue is still replicated to it."""
-    redirected = all(move.strategy.redirects for move in moves.moves)
+    redirected = all(move.strategy.redirects for move in moves.moves if move.strategy.compares)
     return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
 
 
 def replicated_namespaces(moves: Moves) -> list[NamespaceName]:
     """Those whose messages are compared: of a namespace without persistent topics there is none."""
-    return [move.namespace for move in moves.moves if move.strategy.copies and move.partitions]
+    return [move.namespace for move in moves.moves if move.strategy.compares and move.partitions]
 
 
 async def copied_and_removed(blue: AdminClient, moves: Moves, verification: Verification) -> frozenset[str]:
@@ -184,6 +185,42 @@ def record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
     )
 
 
+async def record_sent(run: Run, blue: AdminClient, move: Move, green: str) -> None:
+    """Record that green has confirmed every entry of blue's topics, which take no more. Two calls for each, or more.
+
+    These are not compared: applications on green read them, and its brokers remove what was read.
+
+    :raises PreconditionFailed: green has not confirmed all after a minute.
+    """
+    end = time.monotonic() + _SENT_SECONDS
+    while unsent := [text for topic in move.partitions if (text := await _unsent(blue, topic, green))]:
+        if time.monotonic() > end:
+            raise PreconditionFailed(
+                f"{green} has not confirmed every entry of {move.namespace}: {listed(unsent)}. Nothing is removed from "
+                f"{blue.connection.name}. Repair the replication to {green}, then clear this task.",
+                cluster=blue.connection.name,
+            )
+        await asyncio.sleep(1)
+    run.ledger.record_verdict(
+        run.id,
+        str(move.namespace),
+        verdict=COPIED,
+        messages=0,
+        summary=f"{green} has confirmed every entry; not compared, since applications read and remove them there",
+        artefact=None,
+    )
+
+
+async def _unsent(blue: AdminClient, topic: TopicName, green: str) -> str:
+    try:
+        stats = await blue.internal_stats(topic)
+    except NotFound:
+        return ""
+    entries = Ledgers.of(stats)
+    confirmed = replicated_up_to(entries, stats, green) or 0
+    return f"{len(entries) - confirmed:,} of {topic}" if confirmed < len(entries) else ""
+
+
 async def lost_entries(blue: AdminClient, moves: Moves) -> tuple[str, ...]:
     """A sentence for each partition on blue with entries behind its terminated position.
 
@@ -222,6 +259,7 @@ async def _sentence(blue: AdminClient, topic: TopicName, info: JsonObject) -> st
 log = logging.getLogger(__name__)
 
 PREPARED = "prepared"
+_SENT_SECONDS = 60.0
 
 
 async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofReader | None = None) -> JsonObject:
@@ -240,7 +278,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
         begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in replicated_namespaces(moves)])
         baselines = dict(begun[0].baselines) if begun else {}
         for move in moves.moves:
-            if str(move.namespace) not in baselines:
+            if str(move.namespace) not in baselines and not move.strategy.is_moved_before:
                 # The cut-over makes what is missing then, and refuses other settings than these.
                 await prepare_deleted(blue, green, run, [move])
                 baselines[str(move.namespace)] = await read_baseline(blue, green, move, run)
@@ -259,9 +297,10 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
                     f"{verification_text(verification)}"
                 )
     for move in moves.moves:
-        equal = move.strategy.copies
-        store_baseline(run, move, baselines[str(move.namespace)], Verdict.EQUAL.value if equal else PREPARED)
-        if equal:
+        if (name := str(move.namespace)) in baselines:
+            verdict = Verdict.EQUAL.value if move.strategy.compares else PREPARED
+            store_baseline(run, move, baselines[name], verdict)
+        if move.strategy.copies:
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.REPLICATED)
     return {"messages": messages}
 
@@ -275,6 +314,8 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     :raises PreconditionFailed: a subscription does not continue as stated; the message names it.
     """
     moves = without_cleaned(run, moves)
+    # Of applications that moved before green has the positions, and blue has older ones.
+    moves = replace(moves, moves=tuple(move for move in moves.moves if not move.strategy.is_moved_before))
     if not transferred_cursors(run, moves):
         return {"subscriptions": 0}
     await load_unloaded(sides, run, moves)
@@ -325,7 +366,9 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     async with sides.open() as (blue, green):
         moves, skipped = await comparable(blue, green, run, moves)
         for move in moves.moves:
-            if move.namespace not in replicated_namespaces(moves):
+            if move.strategy.is_moved_before:
+                await record_sent(run, blue, move, moves.green)
+            elif move.namespace not in replicated_namespaces(moves):
                 record_drained(run, move, drained)
         copied = bool(replicated_namespaces(moves))
         verification = (
@@ -344,11 +387,17 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
     require_none_lost(lost, moves)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
-    return {"verdict": _verdict(copied, removed, repeated), "messages": messages, "read": read, "repeated": repeated}
+    sent = any(move.strategy.is_moved_before for move in moves.moves)
+    return {
+        "verdict": _verdict(copied, sent or removed, repeated),
+        "messages": messages,
+        "read": read,
+        "repeated": repeated,
+    }
 
 
-def _verdict(copied: bool, removed: Collection[str], repeated: int) -> str:
-    if not copied:
+def _verdict(copied: bool, removed: Collection[str] | bool, repeated: int) -> str:
+    if not copied and not removed:
         return DRAINED
     return COPIED if removed else REPEATED if repeated else Verdict.EQUAL.value
 

@@ -25,7 +25,7 @@ from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.facts import ConnectedClients
-from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.resumption import Reached
@@ -196,7 +196,7 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
     It sets cursors on green that no consumer uses. Calls: two for each topic, two for each namespace, four and more for
     each partition with a subscription that has not arrived.
     """
-    moves = replace(moves, moves=tuple(move for move in moves.moves if not move.strategy.redirects))
+    moves = replace(moves, moves=tuple(move for move in moves.moves if move.strategy is Strategy.REPOINT))
     moves = Reached.of(run).before(moves, Phase.CUT_OVER)
     if not moves.moves:
         return True, NOTHING_TO_WATCH

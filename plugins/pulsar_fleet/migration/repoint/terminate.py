@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Collection
+from dataclasses import replace
 
+from pulsar_fleet.clients.store import require_led_from
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.statistics import TopicStats
-from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats, replicator_cursor
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
@@ -31,8 +36,11 @@ from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.repoint.steps import NamespaceWatch, PartitionWatch
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
+from pulsar_fleet.snapshot.resources import read_partition_counts
 
 log = logging.getLogger(__name__)
+
+_ENDED_SECONDS = 30.0
 
 
 async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch) -> CutOverResult:
@@ -51,14 +59,19 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
         await require_green(green, move)
         await _require_left(cut_over)
         async with Throttle(blue, move.namespace, cut_over.before) as throttle:
+            transfer = CursorTransfer(blue, green)
+            # Also what green replicates back: a termination in full flow can meet a new ledger, and cut its entries.
             await throttle.apply()
             await asyncio.sleep(cut_over.quiesce_seconds)
-            await _require_quiesced(cut_over)
-            await _require_left(cut_over)
-            transfer = CursorTransfer(blue, green)
-            moved = await asyncio.gather(
-                *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
-            )
+            if move.strategy.is_moved_before:
+                moved = await asyncio.gather(*(_sent(blue, transfer, topic) for topic in unterminated))
+                await _require_left(cut_over)
+            else:
+                await _require_quiesced(cut_over)
+                await _require_left(cut_over)
+                moved = await asyncio.gather(
+                    *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
+                )
             done = checkpoint.stored_transfers()
             checkpoint.store_transfers({**done, **dict(zip(unterminated, moved, strict=True))})
             throttle.require_held()
@@ -71,9 +84,14 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
             f"take producers on {blue.connection.name}, first {terminations.waiting[0]}. Run again.",
             cluster=blue.connection.name,
         )
+    if move.strategy.is_moved_before:
+        await _end_return(cut_over)
+        # Applications use green's topics, whoever has ended those of blue.
+        terminations = replace(terminations, by_owner=frozenset())
     periods = await check_periods(blue, checkpoint.run)
     left_open = await unterminated_causes(blue, green, terminations, periods)
-    cursors = tuple(cursor for partition in checkpoint.stored_transfers().values() for cursor in partition.cursors)
+    stored = {} if move.strategy.is_moved_before else checkpoint.stored_transfers()
+    cursors = tuple(cursor for partition in stored.values() for cursor in partition.cursors)
     repeated = sum(cursor.redelivered for cursor in cursors)
     log.info(
         "%s: terminated on %s, %s delivered twice", move.namespace, blue.connection.name, counted(repeated, "entry")
@@ -88,8 +106,60 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
     )
 
 
+async def _sent(blue: AdminClient, transfer: CursorTransfer, topic: TopicName) -> TransferredPartition:
+    """Wait until green has what blue's producers have written. Positions on green are those of its consumers."""
+    await transfer.wait_sent(topic)
+    stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+    ledgers = Ledgers.of(internal)
+    return TransferredPartition(
+        tuple(
+            TransferredCursor(topic=str(topic), subscription=name, unread=0, carried=0, redelivered=0)
+            for name in sorted(subscription_cursors(ledgers, TopicStats.of(topic, stats), internal))
+        ),
+        ledgers.at(len(ledgers) - 1) if len(ledgers) else None,
+    )
+
+
+async def _end_return(cut_over: NamespaceCutOver) -> None:
+    """Let green replicate to blue no more, whose topics take nothing: green would keep for it what is published.
+
+    After the termination: until then an abort leaves blue with everything that clients need to return.
+
+    :raises PreconditionFailed: a topic of green still keeps messages for blue.
+    """
+    green, namespace, cluster = cut_over.green, cut_over.move.namespace, await cut_over.blue.cluster_name()
+    topics = {topic: count for topic, count in (await read_partition_counts(green, namespace)).items()}
+    await end_replication(green, await green.cluster_name(), namespace, cluster, (), topics)
+    end = time.monotonic() + _ENDED_SECONDS
+    stored = [partition for topic, count in topics.items() if topic.persistent for partition in topic.partitions(count)]
+    while kept := await _keeping(green, stored, cluster):
+        if time.monotonic() > end:
+            raise PreconditionFailed(
+                f"{green.connection.name} lists {cluster} no more for {namespace}, and still keeps messages: the "
+                f"cursor {replicator_cursor(cluster)!r} of {listed(kept)}. Unload these topics there, then clear this "
+                "task.",
+                cluster=green.connection.name,
+            )
+        await asyncio.sleep(0.5)
+
+
+async def _keeping(green: AdminClient, topics: Collection[TopicName], cluster: str) -> list[TopicName]:
+    """The topics with a cursor of the replicator to a cluster; of those that exist. A call for each."""
+
+    async def keeps(topic: TopicName) -> bool:
+        try:
+            return replicator_cursor(cluster) in cursors_in_stats(await green.internal_stats(topic))
+        except NotFound:
+            return False
+
+    found = await asyncio.gather(*map(keeps, topics))
+    return [topic for topic, kept in zip(topics, found, strict=True) if kept]
+
+
 async def _require_left(cut_over: NamespaceCutOver) -> None:
     blue, green, move = cut_over.blue, cut_over.green, cut_over.move
+    if move.strategy.is_moved_before:
+        require_led_from(await blue.cluster_name(), [str(move.namespace)])
     connected = await read_clients(blue, move)
     clients = [client for topic in cut_over.unterminated for client in connected[topic]]
     if clients:

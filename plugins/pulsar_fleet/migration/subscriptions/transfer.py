@@ -127,10 +127,9 @@ class _Partition:
     replicated: int
     linked: bool
 
-    @property
-    def is_copied(self) -> bool:
-        """Green has every entry, and gets new ones."""
-        return self.linked and self.replicated >= len(self.blue)
+    def is_copied_up_to(self, end: Position | None) -> bool:
+        """Green has every entry up to this one, or every one, and gets new ones."""
+        return self.linked and self.replicated >= (len(self.blue) if end is None else self.blue.index_after(end))
 
 
 class CursorTransfer:
@@ -200,6 +199,11 @@ class CursorTransfer:
     async def wait_copied(self, topic: TopicName) -> None:
         """Wait until green has every entry of this partition; `Conflict` after 15 s."""
         await self._copied(topic)
+
+    async def wait_sent(self, topic: TopicName) -> None:
+        """As `wait_copied`, for what is stored now: a topic into which green replicates never stands still."""
+        stored = (await self._read(topic)).blue
+        await self._copied(topic, stored.at(len(stored) - 1) if len(stored) else EARLIEST)
 
     async def transfer(self, topic: TopicName, clients: PartitionClients) -> TransferredPartition:
         """Set every cursor of one partition. Producers must be throttled, and green must have no consumer.
@@ -272,12 +276,12 @@ class CursorTransfer:
     def _position_map(self, topic: TopicName, partition: _Partition) -> PositionMap:
         return PositionMap(Copies(self._blue, self._green, topic, partition.blue, partition.green.ledgers))
 
-    async def _copied(self, topic: TopicName) -> _Partition:
-        """The partition once all of blue's entries are on green. Producers are throttled, not stopped: it may take a
-        few reads."""
+    async def _copied(self, topic: TopicName, end_of_blue: Position | None = None) -> _Partition:
+        """The partition once blue's entries are on green, up to a position or all. Producers are throttled, not
+        stopped: it may take a few reads."""
         loop = asyncio.get_running_loop()
         end = loop.time() + COPIED_SECONDS
-        while not (partition := await self._read(topic)).is_copied:
+        while not (partition := await self._read(topic)).is_copied_up_to(end_of_blue):
             if loop.time() > end:
                 link = "connected" if partition.linked else "not connected"
                 raise Conflict(

@@ -140,7 +140,8 @@ async def plan_transfers(
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
 ) -> Reference:
     """Read the subscriptions that will be replicated and store the plan. Two calls for each partition."""
-    copied = [move for move in moves.moves if move.strategy.copies]
+    # Of applications that moved before green has the positions already.
+    copied = [move for move in moves.moves if move.strategy.copies and not move.strategy.is_moved_before]
     topics = [(topic, move.strategy.redirects) for move in copied for topic in move.partitions]
     partitions = await asyncio.gather(
         *(_plan(blue, topic, individually_acknowledged, redirects=redirects) for topic, redirects in topics)

@@ -134,7 +134,7 @@ def drain_seconds(partitions: Iterable[TopicStats], strategy: Strategy) -> float
 
 
 def _is_transferred(subscription: SubscriptionStats, strategy: Strategy) -> bool:
-    return strategy is Strategy.REPOINT or (strategy.copies and not subscription.consumers)
+    return not strategy.redirects or (strategy.copies and not subscription.consumers)
 
 
 def verification_sentence(
@@ -195,11 +195,18 @@ REPOINTED = (
     "again what it acknowledged on {blue} since the last poll, at most 5 s before it left. Then {blue} refuses "
     "producers; until that, *Abort* restores everything that no application on {green} uses."
 )
+COMPLETED = (
+    "After you approve: *wait_repointed* waits until nobody is connected to {blue}. Then {blue} refuses producers, and "
+    "{green} replicates to it no more: **from then on no application can go back** (return_clients). Positions on "
+    "{green} stay as they are; a subscription that {green} lacks is created there. Until that, *Abort* restores "
+    "everything."
+)
 _WORDS = {
     Strategy.REDIRECT: "Redirect",
     Strategy.REPLICATE: "Copy, then redirect",
     Strategy.WHOLE_CLUSTER: "Copy, then redirect the whole cluster,",
     Strategy.REPOINT: "Copy, then let the owners of the applications change their service URL,",
+    Strategy.COMPLETE: "Complete the move of applications that are on the new cluster already,",
 }
 _MOST = 50
 
@@ -292,6 +299,8 @@ def _after_approval(wave: Wave, blue: str, green: str, redirect: Sequence[str]) 
         yield WHOLE_CLUSTER.format(blue=blue) if whole else REVERSIBLE
     if Strategy.REPOINT in strategies:
         yield REPOINTED.format(blue=blue, green=green)
+    if Strategy.COMPLETE in strategies:
+        yield COMPLETED.format(blue=blue, green=green)
 
 
 def _member(facts: NamespaceFacts, move: Move, warnings: int) -> Member:

@@ -125,9 +125,11 @@ class CarriedPositions(Document):
         return ""
 
 
-async def plan_positions(reader: TopicReader, topics: Iterable[TopicName]) -> CarriedPositions:
+async def plan_positions(
+    reader: TopicReader, topics: Iterable[TopicName], only: Mapping[TopicName, Collection[str]] | None = None
+) -> CarriedPositions:
     """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there."""
-    return await _each(reader, topics)
+    return await _each(reader, topics, only=only)
 
 
 async def carry_positions(
@@ -163,8 +165,11 @@ async def _each(
                 on_from, on_to = await reader.topics(topic)
                 if on_to.exists and None in (on_from.replicated, on_to.replicated):
                     one_way.append(str(topic))
-                names = on_from.cursors if only is None else only.get(topic, ())
-                return await _carry(reader, topic, (on_from, on_to), to, names)
+                if only is not None:
+                    # Others may have stood still for days: what only these have not read is not looked at.
+                    wanted = on_from.cursors.keys() & {*only.get(topic, ())}
+                    on_from = replace(on_from, cursors={name: on_from.cursors[name] for name in wanted})
+                return await _carry(reader, topic, (on_from, on_to), to)
             except (FleetError, TooMany) as error:
                 unknown[str(topic)] = str(error)
                 return ()
@@ -182,7 +187,6 @@ async def _carry(
     topic: TopicName,
     sides: tuple[ClusterTopic, ClusterTopic],
     to: AdminClient | None,
-    names: Collection[str],
 ) -> list[CarriedCursor]:
     on_from, on_to = sides
     if on_from.exists and not on_to.exists:
@@ -190,8 +194,6 @@ async def _carry(
     copy = await reader.copy(topic, on_from, on_to, unsent=True)
     counter, targets, carried = Counter(on_from, on_to, copy), dict[str, TargetCursor](), list[CarriedCursor]()
     for name, source in sorted(on_from.cursors.items()):
-        if name not in names:
-            continue
         there = on_to.cursors.get(name)
         position, lost = counter.position(name), counter.forecast(name).lost
         too_many = len(position.individually_acknowledged) > MAX_CARRIED

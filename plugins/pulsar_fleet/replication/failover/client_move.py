@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
-from pulsar_fleet.replication.failover.measure import both_clusters, persistent_partitions
+from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, both_clusters, persistent_partitions
 from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
-from pulsar_fleet.snapshot.resources import read_migrated_to
+from pulsar_fleet.snapshot.resources import is_terminated, read_migrated_to
 
 _SETTLED_SECONDS = 60.0
 """Nobody is waited for any longer who left one cluster and did not come to the other: it may have ended."""
@@ -115,6 +116,35 @@ class Arrival:
         return "; ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Who is still on a cluster that is to end.
+
+    :param problem: why messages would be lost with the subscriptions that are carried; empty if none would.
+    :param created: topic → subscriptions that the other cluster lacked until now.
+    """
+
+    staying: tuple[ConnectedClient, ...]
+    problem: str
+    created: Mapping[TopicName, Sequence[str]]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody is waited for, and nothing would be lost."""
+        return not self.staying and not self.problem
+
+    def line(self, origin: str) -> str:
+        """`3 clients on blue: …`, with the problem."""
+        named = f": {listed(_named(self.staying), _MOST)}" if self.staying else ""
+        line = f"{counted(len(self.staying), 'client')} on {origin}{named}"
+        if not self.problem:
+            return line
+        return (
+            f"{line}; {self.problem}. Let their applications read them on {origin}, or delete the subscription there "
+            "if none needs it"
+        )
+
+
 def _named(clients: Sequence[ConnectedClient]) -> list[str]:
     return [f"{client} on {client.topic}" for client in clients]
 
@@ -170,11 +200,40 @@ async def connected(admin: AdminClient, topics: Sequence[TopicName]) -> tuple[Co
     return tuple(client for stats in read for client in stats.clients)
 
 
-async def require_open(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> None:
-    """Refuse a cluster on which a migration has ended a namespace: nobody can publish there."""
+async def require_open(
+    admin: AdminClient, namespaces: Sequence[NamespaceName], other: AdminClient | None = None
+) -> None:
+    """Refuse a cluster on which a migration has ended a namespace: nobody can publish there. A call for each topic.
+
+    :param other: the cluster that clients leave. Without it, where it does not answer, only a namespace is refused of
+        which every topic is terminated.
+    """
     for namespace in namespaces:
         if text := await read_migrated_to(admin, namespace, await admin.namespace(namespace) or {}):
             raise PreconditionFailed(f"{text}. Its topics take no message again: no client can move there.")
+        topics = await topics_of(admin, [namespace])
+        ended = await _terminated(admin, topics)
+        refused = ended - await _terminated(other, sorted(ended)) if other and ended else ended
+        if refused and (other or len(ended) == len(topics)):
+            raise PreconditionFailed(
+                f"{listed(sorted(refused), _MOST)}: terminated on {await admin.cluster_name()}, as by a migration that "
+                "has completed the move. It takes no message again: no client can move there."
+            )
+
+
+async def _terminated(admin: AdminClient, topics: Sequence[TopicName]) -> set[TopicName]:
+    slots = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+    async def is_ended(topic: TopicName) -> bool:
+        async with slots:
+            try:
+                return is_terminated(await admin.internal_info(topic, answered_retry_seconds=0))
+            except FleetError:
+                # A topic that cannot be read keeps nobody on a cluster that is worse.
+                return False
+
+    found = await asyncio.gather(*map(is_ended, topics))
+    return {topic for topic, ended in zip(topics, found, strict=True) if ended}
 
 
 async def carry(
@@ -182,14 +241,14 @@ async def carry(
 ) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
     """Carry the positions of every subscription, and read who is connected to the cluster that clients leave."""
     async with both_clusters(origin, target) as (here, there, reader):
-        await require_open(there.admin, namespaces)
+        await require_open(there.admin, namespaces, here.admin)
         topics = await topics_of(here.admin, namespaces)
         carried = await carry_positions(reader, topics, there.admin)
         return carried, await connected(here.admin, topics)
 
 
 async def look_arrived(
-    origin: ClusterConnection, target: ClusterConnection, movement: Movement, departure: Departure
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName], departure: Departure
 ) -> Arrival:
     """Who has come since the document was published.
 
@@ -198,7 +257,7 @@ async def look_arrived(
     :param departure: what was known at the last look; changed in place.
     """
     async with both_clusters(origin, target) as (here, there, reader):
-        topics = await topics_of(here.admin, movement.namespaces)
+        topics = await topics_of(here.admin, namespaces)
         on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
         late = {topic: _awaited(on_origin[topic], on_target[topic], departure) for topic in topics}
         # Where the cluster did not answer at first, no address is known at which its entries are read.
@@ -207,6 +266,48 @@ async def look_arrived(
     staying = tuple(client for stats in on_origin.values() for client in stats.clients)
     departure.since = None if staying else departure.since or time.time()
     return _arrival(departure, staying, on_target)
+
+
+async def look_left(
+    origin: ClusterConnection,
+    target: ClusterConnection,
+    namespaces: Sequence[NamespaceName],
+    departure: Departure,
+    *,
+    led_since: int,
+) -> Left:
+    """Who is still on `origin`, which is to end. Subscriptions that `target` lacks are created there.
+
+    Carried are their positions, and those of subscriptions whose consumers are on `origin` and which nobody has used on
+    `target`. Where messages would be lost nothing is set.
+
+    :param departure: what was known at the last look; changed in place.
+    :param led_since: when applications were led to `target`, in ms since 1970: who has read there since then has the
+        position. 0: not known, and everybody has who has read there.
+    """
+    problem, created = "", dict[TopicName, list[str]]()
+    async with both_clusters(origin, target) as (here, there, reader):
+        topics = await topics_of(here.admin, namespaces)
+        on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
+        for topic, stats in on_target.items():
+            read = (name for name, one in stats.subscriptions.items() if one.last_used > led_since)
+            departure.arrived |= {f"{name} of {topic}" for name in read}
+        late = {
+            topic: _awaited(on_origin[topic], on_target[topic], departure)
+            | _lacking(on_origin[topic], on_target[topic])
+            for topic in topics
+        }
+        if awaited := {topic: names for topic, names in late.items() if names}:
+            # A subscription that is there is missed by nobody: its messages must be too.
+            problem = (await plan_positions(reader, awaited, awaited)).problem()
+            if not problem:
+                carried = await carry_positions(reader, awaited, there.admin, awaited)
+                problem = carried.problem()
+                for cursor in carried.cursors:
+                    if cursor.is_new:
+                        created.setdefault(TopicName.parse(cursor.topic), []).append(cursor.subscription)
+    staying = tuple(client for stats in on_origin.values() for client in stats.clients)
+    return Left(staying=staying, problem=problem, created=created)
 
 
 async def look_arrived_alone(target: AdminClient, movement: Movement, departure: Departure) -> Arrival:
@@ -237,6 +338,10 @@ def _awaited(on_origin: TopicStats, on_target: TopicStats, departure: Departure)
         for name, one in on_origin.subscriptions.items()
         if one.consumers and f"{name} of {on_target.topic}" not in departure.arrived
     }
+
+
+def _lacking(on_origin: TopicStats, on_target: TopicStats) -> set[str]:
+    return {name for name, one in on_origin.subscriptions.items() if one.durable} - on_target.subscriptions.keys()
 
 
 def _note_arrived(on_target: TopicStats, departure: Departure) -> None:

@@ -143,7 +143,7 @@ def everything_could_be_read(view: View) -> Iterator[Finding]:
             if note.problem != Problem.HIDDEN:
                 yield _kind_of(note).finding(f"{note.resource} of {cluster.name}", note.detail, _remedy(note))
     for facts in view.moving:
-        for note in facts.unread:
+        for note in (*facts.unread, *(() if view.is_moved_before(facts.namespace) else facts.unread_copies)):
             yield _TOPIC_UNREADABLE.finding(note.resource, note.detail, _remedy(note))
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.migration.facts import NamespaceFacts
+from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight import client_compatibility
 from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, behaviour
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
@@ -57,6 +59,18 @@ _PATTERN = warns(
     Owner.APPLICATION,
     "If it subscribes by pattern, it loses topics that {blue} deletes and does not find topics created on {green}.",
 )
+_LED_TO_GREEN = blocks(
+    "clients-led-to-green",
+    Owner.RUN,
+    "Its applications are on {green} already: a subscription that nobody reads in this moment would continue where "
+    "{blue} has it, and deliver again what was read on {green}.",
+)
+_LED_TO_BLUE = blocks(
+    "clients-led-to-blue",
+    Owner.RUN,
+    "An application that starts after the move follows its document to {blue}.",
+    milder="a warning but for *complete_move*",
+)
 _MOST = 3
 
 
@@ -69,6 +83,28 @@ def stopping_clients(namespace: str, clients: Iterable[ConnectedClient]) -> Iter
             yield _BY_BEHAVIOUR[row.finding].finding(namespace, _describe(group, version), row.advice.remedy)
     if stalling := [client for client in connected if _stalls(client)]:
         yield _stalling_readers(namespace, stalling)
+
+
+def documents_lead_where_clients_go(view: View) -> Iterator[Finding]:
+    """What the connection documents say of the namespaces that move."""
+    green = view.connections[1]
+    for facts in view.moving:
+        if facts.led_to_green and view.redirects(facts.namespace):
+            yield _LED_TO_GREEN.finding(
+                str(facts.namespace),
+                facts.led_to_green,
+                f"move the namespace with {Strategy.COMPLETE}, or leave the choice to auto.",
+            )
+        for group in facts.led_to_blue:
+            publish = f"publish their new address right after it: {command_line('clients', 'set', group, green)}"
+            completes = view.is_moved_before(facts.namespace)
+            move = f"move the clients of {group} with move_clients before"
+            yield _LED_TO_BLUE.finding(
+                str(facts.namespace),
+                f"the document of {group} leads to {view.blue.name}",
+                f"{move}." if completes else publish if view.expected.is_failback else f"{move}, or {publish}",
+                mild=not completes,
+            )
 
 
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:

@@ -93,7 +93,7 @@ def no_change_needs_permission(view: View) -> Iterator[Finding]:
     """
     if not view.expected.prepares_green:
         return
-    moving = {facts.namespace for facts in view.moving}
+    moving = {facts.namespace for facts in view.prepared}
     for change in plan_changes(view.copied_from_blue, view.green.snapshot, subscriptions=False).needing_permission():
         topics = change.resource in (Resource.TOPIC, Resource.TOPIC_POLICY)
         if topics or (change.namespace is not None and change.namespace not in moving):
@@ -117,7 +117,7 @@ def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
     read = {namespace.name for namespace in green.namespaces}
     moving = {
         str(facts.namespace): view.replicates(facts.namespace)
-        for facts in view.moving
+        for facts in view.prepared
         # Another gate reports a namespace that exists and could not be read.
         if facts.green is None or str(facts.namespace) in read
     }
@@ -158,8 +158,9 @@ def roles_have_their_permissions(view: View) -> Iterator[Finding]:
         return
     grants = {state.name: _grants(state) for state in view.green.snapshot.namespaces}
     roles = {state.name: _roles_of_subscriptions(state) for state in view.green.snapshot.namespaces}
+    prepared = {str(facts.namespace) for facts in view.prepared} & grants.keys()
     for namespace in view.pair().translated.namespaces:
-        if namespace.name not in grants:
+        if namespace.name not in prepared:
             continue
         for (where, role), actions in sorted(_grants(namespace).items()):
             own = grants[namespace.name].get((where, role), frozenset())
@@ -206,7 +207,7 @@ def _grants(namespace: NamespaceState) -> dict[tuple[str, str], frozenset[str]]:
 
 def green_is_not_in_use(view: View) -> Iterator[Finding]:
     """Clients on green, by the statistics of its brokers, which are up to a minute old."""
-    for facts in view.moving:
+    for facts in view.prepared:
         if view.expected.is_failback and not view.replicates(facts.namespace):
             continue  # Applications that restarted connect to the target already; there is no copy to mix with.
         if facts.green_clients:

@@ -36,7 +36,7 @@ _UNCOPIED = warns(
 
 def retained_messages_are_reported(view: View) -> Iterator[Finding]:
     """Messages that every subscription has read, and that retention keeps on blue."""
-    for facts in view.moving:
+    for facts in view.prepared:
         if facts.retained and not view.replicates(facts.namespace):
             yield _RETAINED.finding(
                 str(facts.namespace),
@@ -58,7 +58,7 @@ def green_keeps_messages_for_the_drain(view: View) -> Iterator[Finding]:
 
     It applies the rules for a lag between two clusters to the policies that green will have.
     """
-    pair, names = view.pair(), {str(facts.namespace) for facts in view.moving}
+    pair, names = view.pair(), {str(facts.namespace) for facts in view.prepared}
     states = pair.translated.namespaces if view.expected.prepares_green else view.green.snapshot.namespaces
     snapshot = replace(view.green.snapshot, namespaces=tuple(state for state in states if state.name in names))
     probes = replace(pair.probes, lag_seconds=view.expected.drain_minutes * 60)
@@ -74,7 +74,7 @@ def green_keeps_the_copy(view: View) -> Iterator[Finding]:
     entries = number(settings, "managedLedgerMaxEntriesPerLedger")
     megabytes = number(settings, "managedLedgerMaxSizePerLedgerMbytes")
     minutes = number(settings, "managedLedgerMaxLedgerRolloverTimeMinutes")
-    for facts in view.moving:
+    for facts in view.prepared:
         if not view.replicates(facts.namespace) or _retained(view, facts):
             continue
         backlog = max(

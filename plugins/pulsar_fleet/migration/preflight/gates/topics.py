@@ -35,6 +35,22 @@ _ABANDONED = blocks(
     "It has no consumer, so it does not drain on {blue}, and its backlog does not move.",
     milder="a warning with replicate_then_switch, which transfers it",
 )
+_ONE_WAY = blocks(
+    "moved-topic-not-linked",
+    Owner.RUN,
+    "{green} may lack what {blue} has: applications could not go on there.",
+    never_waived="what is on {blue} only ends with its topic.",
+)
+_READ_SINCE = warns(
+    "read-on-blue-since",
+    Owner.APPLICATION,
+    "A client still comes by the old address: when the move is complete it gets nothing new on {blue}.",
+)
+_CREATED = warns(
+    "subscription-missing-on-green",
+    Owner.APPLICATION,
+    "The run creates it on {green} where {blue} has it, and {green} keeps its messages until somebody reads them.",
+)
 _DISCONNECTED = blocks(
     "replicator-disconnected",
     Owner.BLUE,
@@ -124,6 +140,9 @@ def delayed_messages_are_reported(view: View) -> Iterator[Finding]:
 def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
     """Subscriptions with a backlog and without consumers, with the time of their last use, as far as blue knows."""
     for facts in view.moving:
+        if view.is_moved_before(facts.namespace):
+            yield from _read_since(view, facts)
+            continue
         for (topic, name), subscriptions in _idle(facts).items():
             entries = sum(subscription.backlog for subscription in subscriptions)
             last_used = max(subscription.last_used for subscription in subscriptions)
@@ -137,6 +156,28 @@ def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
                 "history has only the consumer. Delete it only if no application needs its messages.",
                 mild=is_transferred,
             )
+
+
+def _read_since(view: View, facts: NamespaceFacts) -> Iterator[Finding]:
+    """Subscriptions that were read on blue after their applications had moved; without a document nobody knows when."""
+    on_green = {(row.partition, row.name) for row in view.green.snapshot.subscriptions}
+    for partition in facts.partitions:
+        for name in sorted(name for name, one in partition.subscriptions.items() if one.durable):
+            if (str(partition.topic), name) not in on_green:
+                yield _CREATED.finding(
+                    f"{partition.topic} {name}",
+                    f"{view.green.name} has no such subscription",
+                    f"nothing; but delete it on {view.blue.name} before if its application has unsubscribed on "
+                    f"{view.green.name}.",
+                )
+        for name, subscription in sorted(partition.subscriptions.items()):
+            if 0 < facts.led_since < subscription.last_used:
+                yield _READ_SINCE.finding(
+                    f"{partition.topic} {name}",
+                    f"last read on {view.blue.name} {_when(subscription.last_used)}; {facts.led_to_green}",
+                    f"find who reads it there, and start it with the address of {view.green.name}. Where others have "
+                    "read it there, it gets again what it has read here since.",
+                )
 
 
 def replicators_are_connected(view: View) -> Iterator[Finding]:
@@ -194,7 +235,9 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
     for facts in view.moving:
         inbound: dict[str, TopicStats] = {}
         for partition in facts.partitions:
-            for cluster in sorted(partition.inbound):
+            # What green's applications write comes back until the cut-over has ended that.
+            returning = {view.green.name} if view.is_moved_before(facts.namespace) else set[str]()
+            for cluster in sorted(partition.inbound - returning):
                 inbound.setdefault(cluster, partition)
         for cluster, first in inbound.items():
             yield _INBOUND.finding(
@@ -208,6 +251,8 @@ def _inbound_remedy(view: View, facts: NamespaceFacts, cluster: str) -> str:
     blue, green = view.blue.name, view.green.name
     sent = f"when {cluster}'s replication backlog to {blue} is 0"
     lingers = "Brokers may report the connection for another minute."
+    if cluster == green and facts.led_to_blue:
+        return f"first move the clients of {listed(facts.led_to_blue)} (move_clients): then a run completes that move."
     if cluster == green:
         return (
             f"Before the cut-over, {sent}, take {blue} out of the namespace's list on {cluster}, and leave all other "
@@ -224,6 +269,20 @@ def _inbound_remedy(view: View, facts: NamespaceFacts, cluster: str) -> str:
         f"{lingers} If the producers cannot stop, waive this, and right after the cut-over do on {cluster} "
         "what the runbook's page says about incoming replication."
     )
+
+
+def moved_topics_are_linked(view: View) -> Iterator[Finding]:
+    """Where applications are on green already, nothing is copied by the run: both clusters replicate to each other."""
+    for facts in view.moving:
+        if view.is_moved_before(facts.namespace):
+            linked = {topic for topic, clusters in facts.links.items() if view.green.name in clusters}
+            if missing := sorted(topic for topic in facts.topics if topic.persistent and topic not in linked):
+                yield _ONE_WAY.finding(
+                    str(facts.namespace),
+                    f"{view.blue.name} does not replicate {listed(missing)} to {view.green.name}",
+                    "replicate them in both directions first (replicate_namespaces), or choose the strategy auto where "
+                    f"applications are on {view.blue.name}.",
+                )
 
 
 def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
@@ -243,7 +302,7 @@ def subscriptions_have_read_what_was_not_copied(view: View) -> Iterator[Finding]
 
     What a consumer has not read it reads on blue before it is redirected; other subscriptions continue on green.
     """
-    for facts in view.moving:
+    for facts in view.prepared:
         if not view.replicates(facts.namespace):
             continue
         redirected = view.redirects(facts.namespace)

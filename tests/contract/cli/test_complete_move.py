@@ -1,0 +1,163 @@
+"""`migrate` where applications were moved before: they cannot return any more, and notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pulsar
+import pytest
+from tests.support.live_application import LiveApplication, make_linked_topic
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.clients.store import ConnectionDocuments
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+DONE, ERROR, REFUSED, FAILED = 0, 1, 4, 5
+BOTH = ["blue", "green"]
+
+
+@dataclass
+class Moved:
+    """An application that was moved from blue to green and goes on, and a client with the address of blue."""
+
+    shell: Shell
+    on_blue: AdminClient
+    on_green: AdminClient
+    topic: TopicName
+    live: LiveApplication
+    old: pulsar.Client
+    run: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return ("migrate", *self.shell.sides, "--namespaces", str(self.topic.namespace))
+
+    async def command(self, *words: str) -> Said:
+        return await asyncio.to_thread(self.shell.run, *words)
+
+    async def lists(self) -> list[list[str]]:
+        path = f"/namespaces/{self.topic.namespace.path}/replication"
+        return [sorted(await admin.get(path)) for admin in (self.on_blue, self.on_green)]
+
+
+@pytest.fixture
+async def move(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> AsyncIterator[Moved]:
+    topic = await make_linked_topic(on_blue, on_green, new_namespace())
+    blue, green = shell.sides
+    assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    old = await asyncio.to_thread(open_client, on_blue.connection, 5)
+    with LiveApplication(shell.folder / "clients" / "orders.json", topic).running() as live:
+        await live.publish_more(100)
+        words = ("--group", "orders", "--namespaces", str(topic.namespace), "--yes", "--json")
+        said = await asyncio.to_thread(shell.run, "move-clients", blue, green, *words)
+        assert (said.state, documents.newest("orders")) == (DONE, 2), said.err
+        yield Moved(shell, on_blue, on_green, topic, live, old, said.document["run"])
+    await asyncio.to_thread(old.close)
+
+
+async def test_a_move_is_completed_while_applications_go_on(move: Moved) -> None:
+    """Also of what a client with the old address reads and writes until the end nothing is lost."""
+    live, topic = move.live, str(move.topic)
+    late = await asyncio.to_thread(move.old.subscribe, topic, "late", initial_position=pulsar.InitialPosition.Earliest)
+    producer = await asyncio.to_thread(move.old.create_producer, topic)
+    written = [b"-%d" % number for number in range(1, 21)]
+    for content in written:
+        await asyncio.to_thread(producer.send, content)
+    read = {(await asyncio.to_thread(receive, late)) for _ in range(30)}
+    completing = asyncio.create_task(move.command(*move.words, "--yes", "--json"))
+    async with asyncio.timeout(60):
+        # The run waits for them, and carries the position.
+        while "late" not in (await move.on_green.stats(move.topic))["subscriptions"]:
+            assert not completing.done(), completing.result().err
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(1)
+    assert not completing.done()
+    sent = set(live.sent)
+    for client in (producer, late):
+        await asyncio.to_thread(client.close)
+    said = await completing
+    assert said.state == DONE, said.err
+    assert await move.lists() == [["blue"], ["green"]]
+    await live.publish_more(100)
+    assert set(written) <= live.received.keys()
+
+    with pytest.raises(pulsar.TopicTerminated):
+        await asyncio.to_thread(move.old.create_producer, topic)
+    # As it was when it left: neither what it had read, nor less than what it had not.
+    left = (sent | {*written}) - read
+    assert await unread(move.on_green, topic, "late", left) >= left
+    # As an application does that starts tomorrow with the address of yesterday.
+    assert await unread(move.on_blue, topic, "application", {b"anything"}) == set()
+    for words in ((), ("--skip-positions",)):
+        back = await move.command("return-clients", move.run, "--yes", *words)
+        assert (back.state, "terminated on blue, as by a migration" in back.err) == (FAILED, True), back.err
+    again = await move.command(*move.words, "--dry-run")
+    assert (again.state, "Earlier runs have moved" in again.err) == (ERROR, True), again.err
+    async with asyncio.timeout(30):
+        while live.lost:
+            await asyncio.sleep(0.2)
+
+
+async def test_a_completion_that_is_undone_lets_clients_return(move: Moved) -> None:
+    await asyncio.to_thread(move.old.create_producer, str(move.topic))
+    stopped = await asyncio.to_thread(move.shell.interrupted, *move.words, "--yes", after="wait_repointed")
+    run = re.search(r"Undo it with:  pulsar-fleet abort (\S+)", stopped.err)
+    assert run, stopped.err
+    undone = await move.command("abort", run[1], "--yes")
+    assert (undone.state, await move.lists()) == (DONE, [BOTH, BOTH]), undone.err
+    await move.live.publish_more(100)
+    back = await move.command("return-clients", move.run, "--yes")
+    assert back.state == DONE, back.err
+    await move.live.publish_more(100)
+    async with asyncio.timeout(30):
+        while move.live.lost:
+            await asyncio.sleep(0.2)
+
+
+async def test_moved_applications_are_not_moved_once_more_by_a_flag(move: Moved) -> None:
+    refused = await move.command(*move.words, "--strategy", "replicate_then_switch", "--dry-run")
+    assert (refused.state, "BLOCKER clients-led-to-green" in refused.err) == (REFUSED, True), refused.err
+    assert "move the namespace with complete_move" in refused.err
+    planned = await move.command(*move.words, "--dry-run", "--json")
+    assert planned.state == DONE, planned.err
+    back = await move.command("return-clients", move.run, "--yes")
+    assert back.state == DONE, back.err
+    planned = await move.command(*move.words, "--strategy", "replicate_then_repoint", "--dry-run")
+    assert "first move the clients of orders (move_clients)" in planned.err, planned.err
+    await move.live.publish_more(50)
+
+
+def receive(consumer: pulsar.Consumer) -> bytes:
+    """The next message, acknowledged."""
+    message = consumer.receive(10_000)
+    consumer.acknowledge(message)
+    return bytes(message.data())
+
+
+async def unread(admin: AdminClient, topic: str, subscription: str, wanted: set[bytes]) -> set[bytes]:
+    """What a subscription delivers until it has delivered all this, or nothing comes for two seconds."""
+
+    def drain() -> set[bytes]:
+        client, got = open_client(admin.connection), set[bytes]()
+        consumer = client.subscribe(topic, subscription)
+        while not wanted <= got:
+            try:
+                message = consumer.receive(2_000)
+            except pulsar.Timeout:
+                break
+            got.add(bytes(message.data()))
+        client.close()
+        return got
+
+    return await asyncio.to_thread(drain)
