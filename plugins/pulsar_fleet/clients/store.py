@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -305,37 +306,39 @@ def followed_groups() -> list[tuple[Publication, list[Reader]]]:
     return []
 
 
-def publications(namespace: str) -> list[Publication]:
-    """The last readable version of each group that has used a namespace, by its moves."""
+def publications() -> list[Publication]:
+    """The last readable version of each group; none without a folder that can be read."""
     with contextlib.suppress(InvalidRequest, OSError):
         documents = ConnectionDocuments.open()
-        found = [documents.latest(group) for group in documents.groups()]
-        return [one for one in found if one and namespace in one.namespaces]
+        return [one for group in documents.groups() if (one := documents.latest(group))]
     return []
 
 
-def led_since(publication: Publication) -> datetime:
-    """Since when the clients of a group have been led to the cluster of its last version, without a break."""
-    since = publication.at
-    for one in ConnectionDocuments.open().history(publication.group):
-        if one.cluster != publication.cluster:
-            break
-        since = one.at
-    return datetime.fromisoformat(since)
+def led_since(cluster: str, namespaces: Collection[str], published: Iterable[Publication]) -> int:
+    """Since when applications of these namespaces have been led to a cluster without a break, in ms since 1970.
+
+    The latest of several groups; 0 where none is led there.
+    """
+    began = 0
+    for one in published:
+        if one.cluster == cluster and not {*namespaces}.isdisjoint(one.namespaces):
+            history = ConnectionDocuments.open().history(one.group)
+            unbroken = list(itertools.takewhile(lambda version: version.cluster == cluster, history))
+            began = max(began, int(datetime.fromisoformat([one, *unbroken][-1].at).timestamp() * 1000))
+    return began
 
 
-def require_led_from(cluster: str, namespaces: Iterable[str]) -> None:
+def require_led_from(cluster: str, namespaces: Collection[str], published: Iterable[Publication]) -> None:
     """Refuse to end a cluster for applications that a document leads there.
 
     :param cluster: its own name.
     """
-    for namespace in namespaces:
-        for one in publications(namespace):
-            if one.cluster == cluster:
-                raise PreconditionFailed(
-                    f"{one.text()}, and use {namespace}: nothing was terminated there. Move them first (move_clients); "
-                    "then clear this task. Or end this run and undo it (abort)."
-                )
+    for one in published:
+        if one.cluster == cluster and (used := sorted({*namespaces}.intersection(one.namespaces))):
+            raise PreconditionFailed(
+                f"{one.text()}, and use {used[0]}: nothing was terminated there. Move them first (move_clients); "
+                "then clear this task. Or end this run and undo it (abort)."
+            )
 
 
 def _read(path: Path) -> Publication:

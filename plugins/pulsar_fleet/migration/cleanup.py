@@ -226,13 +226,11 @@ async def clean_up_namespace(
     """
     require_verdict(run, move)
     if move.strategy.copies:
-        clusters, lists = original.replication[str(move.namespace)], original.own_lists(move.namespace)
+        clusters = original.replication[str(move.namespace)]
+        lists: Collection[TopicName] = original.own_lists(move.namespace)
         if move.strategy.is_moved_before:
             # It has replicated to green before the run, for a return that is over.
-            clusters, lists = (
-                [name for name in clusters if name != moves.green],
-                {topic: [] for topic in move.stored_topics},
-            )
+            clusters, lists = [name for name in clusters if name != moves.green], move.stored_topics
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters, lists)
     topics = stored_transfers(run, str(move.namespace)).values()
     finish = _skip_backlog if move.strategy.keeps_subscriptions else _remove_subscription

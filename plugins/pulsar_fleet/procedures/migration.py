@@ -227,10 +227,9 @@ async def _moved_progress(run: Migration | Failback) -> tuple[bool, str]:
     if not waiting.moves:
         return True, f"nobody returns to {moves.blue} any more"
     await run.keep_lease()
-    names = [move.namespace for move in waiting.moves]
-    require_led_from(moves.blue, map(str, names))
-    led = {led_since(one) for name in names for one in publications(str(name)) if one.cluster == moves.green}
-    since = int(max(led).timestamp() * 1000) if led else 0
+    names, published = [move.namespace for move in waiting.moves], publications()
+    require_led_from(moves.blue, [*map(str, names)], published)
+    since = led_since(moves.green, [*map(str, names)], published)
     departure = Departure.from_json(stored) if stored else Departure()
     left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since)
     # An abort deletes those that nobody uses.

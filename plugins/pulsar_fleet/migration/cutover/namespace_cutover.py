@@ -174,7 +174,7 @@ class NamespaceCutOver:
             closing = [topic for topic in self._written() if topic not in confirmed.terminations.waiting]
             await wait_producers_left(blue, closing, periods.longest + _LEAVE_SECONDS)
         seconds, late = loop.time() - began, late_entries(ends, confirmed.terminations)
-        left_open = await unterminated_causes(blue, self.green, confirmed.terminations, periods)
+        left_open = await unterminated_causes(blue, self.green, move, confirmed.terminations, periods)
         for topic, cause in left_open.items():
             log.warning("%s: %s", topic, cause)
         if cluster_flag:

@@ -173,14 +173,16 @@ async def confirm_termination(blue: AdminClient, move: Move, periods: CheckPerio
 
 
 async def unterminated_causes(
-    blue: AdminClient, green: AdminClient, terminations: Terminations, periods: CheckPeriods
+    blue: AdminClient, green: AdminClient, move: Move, terminations: Terminations, periods: CheckPeriods
 ) -> dict[str, str]:
     """Partition → why it is not terminated, and what to do about it; empty where every one is.
 
-    What its owner had terminated is terminated on green too: only after the cursors behind its copies are set.
+    What its owner had terminated is terminated on green too: only after the cursors behind its copies are set, and not
+    where applications use green's topics already.
     """
+    ended = frozenset[TopicName]() if move.strategy.is_moved_before else terminations.by_owner
     causes = await _causes(blue, terminations.waiting, periods) if terminations.waiting else {}
-    return {**causes, **await end_on_green(green, terminations.by_owner)}
+    return {**causes, **await end_on_green(green, ended)}
 
 
 async def unterminated(blue: AdminClient, green: AdminClient, run: Run, moves: Sequence[Move]) -> dict[TopicName, str]:
@@ -196,8 +198,7 @@ async def unterminated(blue: AdminClient, green: AdminClient, run: Run, moves: S
         if left:
             read, periods = await asyncio.gather(read_terminations(blue, move), check_periods(blue, run))
             ends = {topic: end for topic, end in read.ends.items() if topic in left}
-            ended = frozenset() if move.strategy.is_moved_before else read.by_owner & left
-            causes |= await unterminated_causes(blue, green, Terminations(ends, ended), periods)
+            causes |= await unterminated_causes(blue, green, move, Terminations(ends, read.by_owner & left), periods)
     return {TopicName.parse(text): cause for text, cause in causes.items()}
 
 

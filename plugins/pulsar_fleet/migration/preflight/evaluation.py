@@ -122,13 +122,15 @@ def _with_documents(surveyed: Survey, *, is_failback: bool) -> Survey:
     A failback goes to a cluster on which clients may be already, and completes no move.
     """
 
+    published = publications()
+
     def led(facts: NamespaceFacts) -> NamespaceFacts:
-        own = publications(str(facts.namespace))
+        own = [one for one in published if str(facts.namespace) in one.namespaces]
         to_green = [one for one in own if one.cluster == surveyed.green.name and not is_failback]
         return replace(
             facts,
             led_to_green="; ".join(one.text() for one in to_green),
-            led_since=max((int(led_since(one).timestamp() * 1000) for one in to_green), default=0),
+            led_since=led_since(surveyed.green.name, [str(facts.namespace)], to_green),
             led_to_blue=tuple(one.group for one in own if one.cluster == surveyed.blue.name),
         )
 

@@ -389,14 +389,14 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: Proof
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
     sent = any(move.strategy.is_moved_before for move in moves.moves)
     return {
-        "verdict": _verdict(copied, sent or removed, repeated),
+        "verdict": _verdict(copied, sent or bool(removed), repeated),
         "messages": messages,
         "read": read,
         "repeated": repeated,
     }
 
 
-def _verdict(copied: bool, removed: Collection[str] | bool, repeated: int) -> str:
+def _verdict(copied: bool, removed: bool, repeated: int) -> str:
     if not copied and not removed:
         return DRAINED
     return COPIED if removed else REPEATED if repeated else Verdict.EQUAL.value

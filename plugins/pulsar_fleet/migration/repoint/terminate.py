@@ -6,9 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection
-from dataclasses import replace
 
-from pulsar_fleet.clients.store import require_led_from
+from pulsar_fleet.clients.store import publications, require_led_from
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
@@ -86,10 +85,8 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
         )
     if move.strategy.is_moved_before:
         await _end_return(cut_over)
-        # Applications use green's topics, whoever has ended those of blue.
-        terminations = replace(terminations, by_owner=frozenset())
     periods = await check_periods(blue, checkpoint.run)
-    left_open = await unterminated_causes(blue, green, terminations, periods)
+    left_open = await unterminated_causes(blue, green, move, terminations, periods)
     stored = {} if move.strategy.is_moved_before else checkpoint.stored_transfers()
     cursors = tuple(cursor for partition in stored.values() for cursor in partition.cursors)
     repeated = sum(cursor.redelivered for cursor in cursors)
@@ -128,7 +125,7 @@ async def _end_return(cut_over: NamespaceCutOver) -> None:
     :raises PreconditionFailed: a topic of green still keeps messages for blue.
     """
     green, namespace, cluster = cut_over.green, cut_over.move.namespace, await cut_over.blue.cluster_name()
-    topics = {topic: count for topic, count in (await read_partition_counts(green, namespace)).items()}
+    topics = await read_partition_counts(green, namespace)
     await end_replication(green, await green.cluster_name(), namespace, cluster, (), topics)
     end = time.monotonic() + _ENDED_SECONDS
     stored = [partition for topic, count in topics.items() if topic.persistent for partition in topic.partitions(count)]
@@ -159,7 +156,7 @@ async def _keeping(green: AdminClient, topics: Collection[TopicName], cluster: s
 async def _require_left(cut_over: NamespaceCutOver) -> None:
     blue, green, move = cut_over.blue, cut_over.green, cut_over.move
     if move.strategy.is_moved_before:
-        require_led_from(await blue.cluster_name(), [str(move.namespace)])
+        require_led_from(await blue.cluster_name(), [str(move.namespace)], publications())
     connected = await read_clients(blue, move)
     clients = [client for topic in cut_over.unterminated for client in connected[topic]]
     if clients:
