@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.support.every_policy import INACTIVE
 from tests.support.replication import make_alone
 from tests.support.spark_submission import submission
 
@@ -77,6 +78,8 @@ def written(blue: ClusterConnection) -> Written:
 async def _make(blue: ClusterConnection, namespace: NamespaceName) -> None:
     async with AdminClient(blue) as admin:
         await make_alone(admin, namespace)
+        # Else a broker deletes an empty topic after a minute, and these tests may take longer.
+        await admin.post(f"/namespaces/{namespace.path}/inactiveTopicPolicies", INACTIVE)
         await admin.create_partitioned_topic(TopicName(namespace, "parted"), 2)
         await admin.create_topic(TopicName(namespace, "nothing"))
 
