@@ -8,6 +8,7 @@
 4. **Cut over** — in a change window: producers are quiesced, then clients are redirected. With
    `replicate_then_repoint` the run waits before it, until the owners of the applications have connected them to green;
    then blue refuses producers. *This is the point of no return: after it, only a second migration leads back.*
+   With `replicate_then_move_clients` it is none: a document leads the clients to green, and `return_clients` back.
 5. **Verify** — blue's messages are compared with green's copy, as many clients as before are on green, blue is
    restored. Then a run for the next wave starts.
 

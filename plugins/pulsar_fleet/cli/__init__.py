@@ -58,7 +58,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 _PANELS = {name: panel for panel, commands in GROUPS.items() for name in commands}
 _OF_OTHER_PACKAGES = "On this machine"
-SECTIONS = ("What", "When", "Safety", "How", "At the end", "More", "Output")
+SECTIONS = ("What", "When", "Safety", "How", "Clients", "At the end", "More", "Output")
 """The groups of options in the help of a command, in their order."""
 ENTRY_POINTS = "pulsar_fleet.commands"
 """The group of entry points by which another package adds commands, such as the sandbox."""

@@ -173,6 +173,7 @@ def _template(name: str) -> Any:
 
 PHASES = {
     **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
+    "moved": ("⇄", "good"),
     "incomplete": ("✗", "bad"),
     "aborted": ("↩", "open"),
 }

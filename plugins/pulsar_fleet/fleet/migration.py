@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from markupsafe import Markup
 
+from pulsar_fleet.clients.store import followed_groups
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.actions import NOBODY, Action, Step, Visitor, approval_action, failure_steps, shown_steps
 from pulsar_fleet.fleet.layout import PHASES, RUN_STATES, Frame, Links, age, part_of, render
-from pulsar_fleet.fleet.prepared_run import Errand, refused_runs
+from pulsar_fleet.fleet.prepared_run import Errand, may_return, refused_runs
 from pulsar_fleet.ledger.ledger import MIGRATIONS, Ledger
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedRun, utc
 from pulsar_fleet.ledger.run import Run
@@ -105,7 +106,9 @@ def _runs_of(ledger: Ledger, first: str) -> list[RecordedRun]:
 
 PAGE_SIZE = 100
 _REVERSIBLE = frozenset(phase.value for phase in Phase if is_reversible(phase))
-_OVER = frozenset({Phase.FINISHED.value, Phase.CLEANED.value, Phase.ABORTED.value, Phase.INCOMPLETE.value})
+_OVER = frozenset(
+    {Phase.FINISHED.value, Phase.CLEANED.value, Phase.ABORTED.value, Phase.INCOMPLETE.value, Phase.MOVED.value}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +167,20 @@ def _actions(records: MigrationRecords, links: Links, visitor: Visitor) -> list[
         refused = (run.run_id,) if records.waivable else ()
         actions.append(Action(text="The run failed", steps=failure_steps(run, links, refused)))
     phases = {entry.phase for entry in records.newest.values()}
-    if phases and not run.over and all(phase in _REVERSIBLE for phase in phases):
+    # After a return the rest of a run that has ended can be undone.
+    has_returned = any(entry.phase == Phase.MOVED for entry in records.phases) and Phase.ABORTED.value not in phases
+    if phases and (has_returned or not run.over) and all(phase in _REVERSIBLE for phase in phases):
         step = Step(label="Abort it", prepares=(Errand.ABORT, run.run_id))
         actions.append(Action(text="An abort still undoes everything", steps=(step,)))
+    if phases == {Phase.MOVED.value} and may_return(run.run_id) and _leads(run.run_id):
+        step = Step(label="Move the clients back", prepares=(Errand.RETURN, run.run_id))
+        actions.append(Action(text="The applications can return", steps=(step,)))
     return actions
+
+
+def _leads(run_id: str) -> bool:
+    """Whether a run is the last one that has led the clients of a group."""
+    return any(one.run == run_id for one, _ in followed_groups())
 
 
 def _headline(records: MigrationRecords) -> str:
@@ -249,6 +262,8 @@ def _namespace(records: MigrationRecords, name: str) -> dict[str, str]:
 def _undo(entry: RecordedPhase) -> str:
     if entry.phase not in {phase.value for phase in Phase}:
         return ""
+    if entry.phase == Phase.MOVED:
+        return "return_clients leads the applications back"
     return "abort undoes everything" if is_reversible(Phase(entry.phase)) else "point of no return passed"
 
 

@@ -19,13 +19,14 @@ from pulsar_fleet.ledger.ledger import MIGRATIONS, Ledger
 from pulsar_fleet.ledger.rows import RecordedRun
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.ledger.tables import conflicts
+from pulsar_fleet.migration.artefacts import MOVEMENT
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE, parse_waivers
 
 RECONCILE = "reconcile_policies"
 ABORT, RETURN, MOVE, MIGRATE = "abort_migration", "return_clients", "move_clients", "migrate_namespaces"
-_MOVES = frozenset({MOVE, RETURN})
+_MOVES = frozenset({MOVE, RETURN, MIGRATE})
 FINDINGS = "findings.json"
 _FAILED = "failed"
 _COMMAND_LINE = "cli/"
@@ -195,7 +196,8 @@ def may_return(run_id: str) -> bool:
 
 
 def _return(run: Run) -> PreparedRun:
-    if _recorded(run).procedure not in _MOVES or not may_return(run.id):
+    _recorded(run)
+    if not run.stored(MOVEMENT) or not may_return(run.id):
         raise InvalidRequest(f"{run.id!r} has moved no clients, or is a run of the command line: return-clients there.")
     return PreparedRun(
         dag_id=RETURN,
@@ -209,21 +211,23 @@ def _return(run: Run) -> PreparedRun:
 
 def may_complete(run_id: str) -> bool:
     """Whether Airflow can complete a move: it is no return, and no run of the command line."""
-    return run_id.partition("/")[0] == MOVE
+    return run_id.partition("/")[0] in (MOVE, MIGRATE)
 
 
 def _complete(run: Run) -> PreparedRun:
     recorded = _recorded(run)
-    if recorded.procedure != MOVE or not may_complete(run.id):
+    moved = run.stored(MOVEMENT)
+    if not moved or not may_complete(run.id):
         raise InvalidRequest(f"{run.id!r} is no move of Airflow: complete it with pulsar-fleet migrate.")
     conf = recorded.conf
+    blue, green = conf.get("origin") or conf["blue"], conf.get("target") or conf["green"]
     return PreparedRun(
         dag_id=MIGRATE,
         title="Complete the move",
         consequence="Ends that the clients can return: the cluster that they have left refuses producers of these "
         "namespaces, and replication between both ends. A person is asked before, and until the first topic is "
         "terminated it can be aborted.",
-        conf={"blue": conf["origin"], "green": conf["target"], "namespaces": list(conf["namespaces"])},
+        conf={"blue": blue, "green": green, "namespaces": list(moved["namespaces"])},
         first=("blue", "green", "namespaces"),
     )
 

@@ -27,6 +27,13 @@ from pulsar_fleet.migration.prepare.lease import held, release
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.prepare.target import read_reserved_subscriptions
+from pulsar_fleet.migration.repoint.both_ways import (
+    end_back,
+    forget_back,
+    require_returned,
+    require_unwritten,
+    settle_back,
+)
 from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -61,27 +68,33 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
     It keeps what a client uses on green by now. A second call undoes what is left.
 
     :raises PreconditionFailed: a topic is terminated, so that only a second migration leads back, or one has led back,
-        and nothing was undone; or a setting could not be restored, and everything else was.
+        or applications that a document has led to green are there, and nothing was undone; or a setting could not be
+        restored, and everything else was.
     """
     original = find_original_settings(run)
     names = [move.namespace for move in moves.moves]
     async with held(sides, run, names), sides.open() as (blue, green):
         for move in moves.moves:
             await _require_open(blue, run, move)
+        await require_returned(sides, run, moves)
         flags = [str(move.namespace) for move in moves.moves if await _clear(blue, run, move)]
         replication, replicating = await _end_replication(blue, moves, original) if original else ([], [])
+        await settle_back(green, run, moves)
+        back, returning = await end_back(green, run, moves)
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
+        await require_unwritten(green, run)
         in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)
     await release(sides, run)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.ABORTED)
+    forget_back(run)
     result = AbortResult(
         flags=tuple(flags),
-        replication=tuple(replication),
+        replication=(*back, *replication),
         overrides=overrides,
         removed=removed,
-        kept=(*kept, *in_use, *replicating),
+        kept=(*kept, *in_use, *returning, *replicating),
     )
     run.artefacts.write_json(run.id, ABORTED, result.to_json())
     return result
@@ -130,6 +143,7 @@ async def require_reversible(sides: Sides, run: Run, moves: Moves) -> None:
     async with sides.open() as (blue, _):
         for move in moves.moves:
             await _require_open(blue, run, move)
+    await require_returned(sides, run, moves)
 
 
 def without_used_topics(plan: Plan, used: Collection[TopicName]) -> tuple[Plan, tuple[str, ...]]:

@@ -24,6 +24,8 @@ class Phase(StrEnum):
     FROZEN = "frozen"
     REPLICATED = "replicated"
     QUIESCED = "quiesced"
+    MOVED = "moved"
+    """Applications were led to green by their connection document, and can return: both clusters go on."""
     CUT_OVER = "cut_over"
     INCOMPLETE = "incomplete"
     """Blue could not terminate every topic: the others were moved and verified, and a person sees to these."""
@@ -51,6 +53,10 @@ class Strategy(StrEnum):
     REPOINT = "replicate_then_repoint"
     """Messages are geo-replicated; owners connect every application to green; then blue refuses producers."""
 
+    MOVE_CLIENTS = "replicate_then_move_clients"
+    """Messages are geo-replicated in both directions, and a connection document leads the applications to green; blue
+    goes on, and they can return until `COMPLETE`."""
+
     COMPLETE = "complete_move"
     """Applications were moved to green before, and both clusters replicate to each other: blue refuses producers, and
     no message goes back any more."""
@@ -63,7 +69,17 @@ class Strategy(StrEnum):
     @property
     def redirects(self) -> bool:
         """Whether blue redirects the clients to green; otherwise their owners change their configuration."""
-        return self not in (Strategy.REPOINT, Strategy.COMPLETE)
+        return self in (Strategy.REDIRECT, Strategy.REPLICATE, Strategy.WHOLE_CLUSTER)
+
+    @property
+    def ends_blue(self) -> bool:
+        """Whether blue refuses producers at the end, so that no application returns to it."""
+        return self is not Strategy.MOVE_CLIENTS
+
+    @property
+    def is_one_wave(self) -> bool:
+        """Whether all namespaces of a run move at once: by one flag, or by one document."""
+        return self in (Strategy.WHOLE_CLUSTER, Strategy.MOVE_CLIENTS)
 
     @property
     def is_moved_before(self) -> bool:
@@ -82,7 +98,7 @@ class Strategy(StrEnum):
         Where blue serves its terminated topics, an application that restarts there would create a removed one again,
         from the earliest message. The flag of a namespace removes them (observed, 4.0 to 5.0).
         """
-        return self in (Strategy.WHOLE_CLUSTER, Strategy.REPOINT, Strategy.COMPLETE)
+        return self not in (Strategy.REDIRECT, Strategy.REPLICATE)
 
     @property
     def flags_cluster(self) -> bool:
@@ -122,6 +138,8 @@ def reversal_text(phase: Phase) -> str:
                 "abort undoes everything: replication, overrides, and what the run created on the new cluster and no "
                 "client uses"
             )
+        case Phase.MOVED:
+            return "return_clients leads the applications back; then abort undoes the rest"
         case Phase.QUIESCED:
             return (
                 "abort undoes everything while no topic is terminated; brokers terminate topics within one check period"
@@ -208,6 +226,11 @@ class Moves(Document):
     def names(self) -> dict[str, str]:
         """`blue` and `green` → the cluster's own name, for texts."""
         return {"blue": self.blue, "green": self.green}
+
+    @property
+    def move_clients(self) -> bool:
+        """Whether a connection document leads the applications, and blue goes on."""
+        return any(not move.strategy.ends_blue for move in self.moves)
 
 
 def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, unflagged: str = "") -> Move:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from pulsar_fleet.clients.document import require_group
+from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
@@ -26,8 +29,11 @@ from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import held, release, renew_while_waiting
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.proof.reader import Job, ProofReader
+from pulsar_fleet.migration.repoint.both_ways import begun_back
 from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
+from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.scope import parse_scope, resolve
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
 from pulsar_fleet.migration.waves.change_windows import Calendar
@@ -174,14 +180,16 @@ class _Procedure(ABC):
         """Restore every setting that the run changed on the old cluster; None if it changed none."""
         return await self._restore_settings(delete_topics=False)
 
-    async def _restore_settings(self, *, delete_topics: bool) -> tuple[str, ...] | None:
+    async def _restore_settings(self, *, delete_topics: bool, replicates: bool = False) -> tuple[str, ...] | None:
         """Restore the old cluster, and on the new one what an earlier move in the other direction kept there.
 
         Then other runs may change the namespaces; a restoration that fails keeps the lease until it expires.
         """
         restored, original = None, find_original_settings(self.run)
         if original is not None:
-            restored = await steps.restore_blue(self.sides, self.run, original, delete_topics=delete_topics)
+            restored = await steps.restore_blue(
+                self.sides, self.run, original, delete_topics=delete_topics, replicates=replicates
+            )
             async with self.sides.open() as (_old, new):
                 names = [str(name) for name in original.namespaces]
                 restored += await restore_kept_policies(new, names)
@@ -204,6 +212,18 @@ class Migration(_Procedure):
         request = MigrationRequest.of(conf)
         Calendar.parse(request.change_windows, request.freeze_windows)
         parse_waivers(request.waivers)
+        if (request.strategy == Strategy.MOVE_CLIENTS) != bool(request.group):
+            raise InvalidRequest(
+                f"The group {request.group!r} and the strategy {request.strategy!r} do not belong together: "
+                f"{Strategy.MOVE_CLIENTS} moves the clients of one group, and only that. Set both, or neither."
+            )
+        if request.group:
+            require_group(request.group)
+        if request.remove_topics_on_blue and request.strategy == Strategy.MOVE_CLIENTS:
+            raise InvalidRequest(
+                f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: applications can "
+                "return to them. Leave it off."
+            )
         if request.remove_topics_on_blue and request.strategy == Strategy.WHOLE_CLUSTER:
             raise InvalidRequest(
                 f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: brokers would take "
@@ -264,7 +284,17 @@ class Migration(_Procedure):
             continues=continues,
             dag_parsing=self.dag_parsing,
             unload=self.request.unload_terminated_topics,
+            group=self.request.group,
         )
+
+    async def require_fresh_copy(self) -> None:
+        """Refuse with `PreconditionFailed` a copy whose proof is too old or stale, before clients move."""
+        begun, age = begun_back(self.run), float(self.request.proof_max_age_minutes)
+        async with self.sides.open() as (blue, green):
+            for move in self.moves.moves:
+                await require_copied_topics(blue, move, self.run)
+                back = str(move.namespace) in begun
+                await require_fresh(blue, green, move, self.run, max_age_minutes=age, replicates_back=back)
 
     async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
         """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing.
@@ -303,7 +333,23 @@ class Migration(_Procedure):
 
     async def restore(self) -> tuple[str, ...] | None:
         """As for every procedure; deletion of inactive topics is restored on request."""
+        if self.are_clients_moved:
+            return await self._restore_settings(delete_topics=True, replicates=True)
         return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
+
+    @property
+    def are_clients_moved(self) -> bool:
+        """Whether a document has led the applications to green in this run, and they have not returned.
+
+        By the document: a process may have died before it entered the phase.
+        """
+        moves = find_moves(self.run)
+        if moves is None or not moves.move_clients:
+            return False
+        with suppress(InvalidRequest, OSError):
+            if published := ConnectionDocuments.open().current(self.request.group):
+                return published.run == self.run.id
+        return Reached.of(self.run).all(moves, Phase.MOVED)
 
 
 def wave_run_id(first: str, wave: int) -> str:
@@ -343,7 +389,7 @@ class Failback(_Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
-        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER, Strategy.COMPLETE):
+        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER, Strategy.MOVE_CLIENTS, Strategy.COMPLETE):
             raise InvalidRequest(
                 f"A failback has no strategy {request.strategy!r}: the namespaces go back one by one. Set "
                 "'redirect', 'replicate_then_switch' or 'auto'."

@@ -153,9 +153,11 @@ async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bo
     return progress.is_near, f"{counted(entries, 'entry')} still to replicate{progress.text()}"
 
 
-async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
+async def restore_blue(
+    sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool, replicates: bool = False
+) -> tuple[str, ...]:
     """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
-    restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics)
+    restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics, replicates=replicates)
     await release(sides, run)
     return restored
 

@@ -6,10 +6,26 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
-from pulsar_fleet.cluster.text import command_line, counted, listed
+from pulsar_fleet.cluster.text import command_line, counted
+from pulsar_fleet.migration.artefacts import DEPARTURE, MOVEMENT
+from pulsar_fleet.procedures.moving_clients import (
+    accepts,
+    asked,
+    decide,
+    departure_of,
+    find_movement,
+    keep_clients,
+    late_text,
+    led_by_another,
+    publish,
+    published_before,
+    published_text,
+    require_carried,
+    required_movement,
+    shared_client_risks,
+)
 from pulsar_fleet.procedures.procedure import (
     Checked,
     Done,
@@ -25,24 +41,23 @@ from pulsar_fleet.procedures.procedure import (
 from pulsar_fleet.settings.client_moves import RETURN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
-    from pulsar_fleet.clients.document import ConnectionDocument
-    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
+    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.cluster.statistics import ConnectedClient
+    from pulsar_fleet.ledger.rows import RecordedRun
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.replication.failover.carry import CarriedPositions
-    from pulsar_fleet.replication.failover.client_move import Departure, Movement, MovePlan
+    from pulsar_fleet.replication.failover.client_move import Movement, MovePlan
 
 log = logging.getLogger(__name__)
 
-_MOVEMENT, _DEPARTURE = "movement.json", "departure.json"
+_MIGRATION = "migrate_namespaces"
 _MOVE, _RETURN, _ARRIVED = "move_clients", "return_clients", "wait_arrived"
 _REACH_SECONDS, _SKIP_SECONDS = 3.0, 60.0
 """How long a cluster that clients leave may not answer before they are led away without it; how long their positions
 may take where a person has said that they may be skipped."""
-_MOST = 5
 
 
 def validate(conf: JsonObject) -> None:
@@ -52,7 +67,7 @@ def validate(conf: JsonObject) -> None:
 
     require_group(conf["group"])
     parse_namespaces(conf["namespaces"])
-    _asked(conf)
+    asked(conf)
 
 
 async def require(session: Session) -> None:
@@ -63,7 +78,7 @@ async def require(session: Session) -> None:
 
     origin, target = await _names(session)
     refuse_same_cluster(session.conf["origin"], session.conf["target"], (origin, target))
-    if _stored_movement(session.run) is None:
+    if find_movement(session.run) is None:
         require_led_to(ConnectionDocuments.open(), session.conf["group"], origin)
 
 
@@ -73,10 +88,10 @@ async def check_move(session: Session) -> Checked:
     from pulsar_fleet.replication.failover.client_move import plan_move
 
     namespaces = parse_namespaces(session.conf["namespaces"])
-    movement = await _movement(session)
+    movement = await decide(session.conf, _sides(session)[1], await _names(session), namespaces)
     await _require_free(session, namespaces)
     plan = await plan_move(*_sides(session), namespaces)
-    session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
+    session.run.artefacts.write_json(session.run.id, MOVEMENT, movement.to_json())
     before, after = movement.before.service_url, movement.document.service_url
     lines = [
         f"{movement.group}: {before} → {after}",
@@ -102,45 +117,18 @@ def _risks(conf: JsonObject, movement: Movement, plan: MovePlan) -> list[tuple[s
     if why := plan.positions.problem():
         doctor = command_line("doctor", conf["origin"], conf["target"])
         see = f"See why: {doctor}; or" if plan.positions.one_way else "Correct it, or"
-        found.append((f"{why}. {see} set {plan.positions.accepted_by}.", not _accepts(conf, plan.positions)))
-    if plan.elsewhere:
-        others = _groups_of(sorted({name for names in plan.elsewhere.values() for name in names}), movement.group)
-        named = [str(client) for client in plan.clients if client.address in plan.elsewhere]
-        found.append(
-            (
-                f"{listed(dict.fromkeys(named), _MOST)} also use {listed(others, _MOST)}: a client moves with all its "
-                "topics. Add these namespaces, give it a client for each group, or set accept_shared_clients.",
-                not conf["accept_shared_clients"],
-            )
-        )
-    if plan.unread:
-        found.append(
-            (
-                f"It is not known whether clients use other namespaces too: {plan.unread.rstrip('.')}. Let this tool "
-                "read the brokers' lists of topics, or set accept_shared_clients.",
-                not conf["accept_shared_clients"],
-            )
-        )
-    return found
-
-
-def _groups_of(namespaces: list[str], group: str) -> list[str]:
-    """The namespaces, each with the other group that has it."""
-    from pulsar_fleet.clients.store import ConnectionDocuments
-
-    documents = ConnectionDocuments.open()
-    owners = {name: other for other in documents.groups() if other != group for name in documents.namespaces(other)}
-    return [f"{name} (of the group {owners[name]})" if name in owners else name for name in namespaces]
+        found.append((f"{why}. {see} set {plan.positions.accepted_by}.", not accepts(conf, plan.positions)))
+    return [*found, *shared_client_risks(conf, movement.group, plan.clients, plan.elsewhere, plan.unread)]
 
 
 async def carry_first(session: Session) -> str:
     """Create on the target what it lacks, and carry every position: the next time takes only what has changed."""
     from pulsar_fleet.replication.failover.client_move import carry
 
-    movement = _required_movement(session.run)
+    movement = required_movement(session.run)
     await _require_free(session, movement.namespaces)
     carried, _ = await carry(*_sides(session), movement.namespaces)
-    _require_carried(session, carried)
+    require_carried(session.conf, carried)
     return carried.headline()
 
 
@@ -149,7 +137,7 @@ async def wait_replicated(session: Session) -> str | NotYet:
     from pulsar_fleet.links.lag import read_replication_progress
     from pulsar_fleet.replication.failover.client_move import topics_of
 
-    movement, origin = _required_movement(session.run), session.clusters["origin"]
+    movement, origin = required_movement(session.run), session.clusters["origin"]
     topics = await topics_of(origin, movement.namespaces)
     progress = await read_replication_progress(origin, movement.target, topics)
     line = f"{counted(progress.lag.entries, 'entry')} still to replicate to {movement.target}{progress.text()}"
@@ -162,16 +150,17 @@ async def move_clients(session: Session) -> Done | str:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.replication.failover.client_move import carry
 
-    movement, documents = _required_movement(session.run), ConnectionDocuments.open()
+    movement, documents = required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
-    if made := _made_before(session, documents, movement, expected):
-        return _published(made, documents)
+    run, why = session.run, session.conf["why"]
+    if made := published_before(run, why, documents, movement, expected):
+        return published_text(made, documents)
     require_led_to(documents, movement.group, movement.origin)
     await _require_free(session, movement.namespaces)
     carried, clients = await carry(*_sides(session), movement.namespaces)
-    _require_carried(session, carried)
-    _keep(session.run, clients)
-    return Done(_published(_publish(session, documents, movement, expected), documents), carried)
+    require_carried(session.conf, carried)
+    keep_clients(run, clients)
+    return Done(published_text(publish(run, why, documents, movement, expected), documents), carried)
 
 
 async def return_clients(session: Session) -> Done | str:
@@ -183,20 +172,23 @@ async def return_clients(session: Session) -> Done | str:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.replication.failover.client_move import require_open
 
-    movement, documents = _required_movement(session.run), ConnectionDocuments.open()
+    movement, documents = required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
-    if made := _made_before(session, documents, movement, expected):
-        return _published(made, documents)
+    run, why = session.run, session.conf["why"]
+    if made := published_before(run, why, documents, movement, expected):
+        _enter_phases(run, movement)
+        return published_text(made, documents)
     _require_moved_by(documents, movement, session.conf["run"])
     # What the other cluster has of leases it has as well.
     await _require_free(session, movement.namespaces, also_unread=True)
-    carried, clients, why = await _carried_back(session, movement)
+    carried, clients, uncarried = await _carried_back(session, movement)
     # It answers, and nobody has ended the namespaces there meanwhile.
     await require_open(session.clusters["target"], movement.namespaces)
     # Of a cluster that does not say who is connected those are awaited who came by the move.
-    _keep(session.run, clients or _departure(_moved(session)).clients)
-    said = _published(_publish(session, documents, movement, expected), documents)
-    return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {why}."
+    keep_clients(run, clients or departure_of(_moved(session)).clients)
+    said = published_text(publish(run, why, documents, movement, expected), documents)
+    _enter_phases(run, movement)
+    return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
 
 
 async def _carried_back(
@@ -213,7 +205,7 @@ async def _carried_back(
     try:
         async with asyncio.timeout(_SKIP_SECONDS if skips else None):
             carried, clients = await carry(*_sides(session), movement.namespaces)
-        _require_carried(session, carried)
+        require_carried(session.conf, carried)
     except (FleetError, TimeoutError) as error:
         # It may have died meanwhile: then its errors say nothing of the positions.
         if not skips and await _answers(session):
@@ -238,16 +230,6 @@ async def _answers(session: Session) -> bool:
     return True
 
 
-def _made_before(
-    session: Session, documents: ConnectionDocuments, movement: Movement, expected: int
-) -> Publication | None:
-    """What this run has published in an earlier try; again, where the process died before every file was there."""
-    published = documents.current(movement.group)
-    if published is None or published.run != session.run.id:
-        return None
-    return _publish(session, documents, movement, expected) if documents.problem(movement.group) else published
-
-
 async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...], *, also_unread: bool = False) -> None:
     """Refuse namespaces that a migration has now, and a record of that which cannot be read.
 
@@ -261,64 +243,17 @@ async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...],
         raise unread
 
 
-def _keep(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
-    """Store who was connected before the document was published."""
-    from pulsar_fleet.replication.failover.client_move import Departure
-
-    run.artefacts.write_json(run.id, _DEPARTURE, Departure(clients=clients).to_json())
-
-
-def _accepts(conf: JsonObject, positions: CarriedPositions) -> bool:
-    """Whether the run goes on although messages may be lost."""
-    return bool(conf["skip_positions"] or conf.get(positions.accepted_by))
-
-
-def _require_carried(session: Session, carried: CarriedPositions) -> None:
-    """Refuse to move clients whose positions are not known; what they would lose was accepted before, or is refused."""
-    from pulsar_fleet.cluster.errors import PreconditionFailed
-
-    if (why := carried.problem()) and not _accepts(session.conf, carried):
-        raise PreconditionFailed(
-            f"{why}. No client was moved. Correct it, or start a run with 'skip_positions', which moves them."
-        )
-
-
-def _publish(session: Session, documents: ConnectionDocuments, movement: Movement, expected: int) -> Publication:
-    from pulsar_fleet.ledger.run import this_user
-
-    return documents.publish(
-        movement.group,
-        movement.document,
-        cluster=movement.target,
-        by=session.run.requester or f"{this_user()} on {gethostname()}",
-        why=session.conf["why"] or session.run.id,
-        expected=expected,
-        namespaces=tuple(map(str, movement.namespaces)),
-        run=session.run.id,
-    )
-
-
-def _published(made: Publication, documents: ConnectionDocuments) -> str:
-    return (
-        f"The clients of {made.group} are led to {made.cluster}, {made.document.service_url} (version {made.version} "
-        f"in {documents.folder}). An application that starts while it cannot read begins at its default: change it."
-    )
-
-
 async def wait_arrived(session: Session) -> str | NotYet | Unmet:
     """Wait until no client is connected to the cluster that they leave; name those that stay.
 
     Of a subscription whose consumers have not come yet the position is carried again.
     """
-    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import FleetError, Unavailable
     from pulsar_fleet.replication.failover.client_move import look_arrived, look_arrived_alone
 
-    movement, departure = _required_movement(session.run), _departure(session.run)
-    published = ConnectionDocuments.open().current(movement.group)
-    if published and published.run != session.run.id:
-        # Theirs are the cursors of another run now.
-        return Unmet(f"Nobody is awaited any more: {published.text()}.")
+    if ended := led_by_another(session.run):
+        return ended
+    movement, departure = required_movement(session.run), departure_of(session.run)
     try:
         arrival = await look_arrived(*_sides(session), movement.namespaces, departure)
     except FleetError as error:
@@ -329,40 +264,46 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
             raise
         log.info("%s", error)
         arrival = await look_arrived_alone(session.clusters["target"], movement, departure)
-    session.run.artefacts.write_json(session.run.id, _DEPARTURE, departure.to_json())
+    session.run.artefacts.write_json(session.run.id, DEPARTURE, departure.to_json())
     line = arrival.line(movement.origin, movement.target)
     return line if arrival.is_done else NotYet(line)
 
 
-def _late(run: Run) -> str:
-    again = "--resume waits again" if run.id.startswith("cli/") else "clear this task to wait again"
-    return (
-        "They do not follow the document, or cannot read it. Restart them with the new address; until then both "
-        f"clusters have what they write, and each delivers to its own consumers. {again[0].upper()}{again[1:]}."
-    )
-
-
-def _taken_back(run_id: str) -> tuple[JsonObject, bool]:
-    """The settings of the move with which a chain of returns began, and whether clients are where it has led them."""
+def _first_move(run_id: str) -> tuple[RecordedRun | None, bool]:
+    """The run with which a chain of returns began, and whether clients are where it has led them."""
     from pulsar_fleet.ledger.run import Run
 
     recorded = Run.open(run_id).ledger.run(run_id)
     if recorded is None or recorded.procedure != _RETURN:
-        return (recorded.conf if recorded else {}), True
-    conf, is_there = _taken_back(recorded.conf["run"])
-    return conf, not is_there
+        return recorded, True
+    first, is_there = _first_move(recorded.conf["run"])
+    return first, not is_there
+
+
+def _enter_phases(run: Run, movement: Movement) -> None:
+    """Say of the namespaces of a migration that their clients have returned, or were led to the new cluster again."""
+    from pulsar_fleet.ledger.ledger import MIGRATIONS
+    from pulsar_fleet.migration.model import Phase
+
+    first, is_there = _first_move(run.id)
+    if first is None or first.procedure not in MIGRATIONS:
+        return
+    phase = Phase.MOVED if is_there else Phase.REPLICATED
+    for namespace in movement.namespaces:
+        run.ledger.enter_phase(first.run_id, str(namespace), phase, {"by": run.id})
 
 
 def clusters_of_return(conf: JsonObject) -> JsonObject:
     """The clusters of the move that is taken back, exchanged; of a return that is taken back as they were."""
-    move, is_there = _taken_back(conf["run"])
-    leaves, returns_to = ("target", "origin") if is_there else ("origin", "target")
-    return {"origin": move.get(leaves) or "", "target": move.get(returns_to) or ""}
+    first, is_there = _first_move(conf["run"])
+    move = first.conf if first else {}
+    origin, target = move.get("origin") or move.get("blue") or "", move.get("target") or move.get("green") or ""
+    return {"origin": target, "target": origin} if is_there else {"origin": origin, "target": target}
 
 
 def is_exchanged(conf: JsonObject) -> bool:
     """Whether the clients leave the cluster to which the move has led them, and not the one where it began."""
-    return _taken_back(conf["run"])[1]
+    return _first_move(conf["run"])[1]
 
 
 def validate_return(conf: JsonObject) -> None:
@@ -375,9 +316,11 @@ def validate_return(conf: JsonObject) -> None:
     recorded = run.ledger.run(run.id)
     if recorded is None:
         raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page does, DAG/run id.")
-    if recorded.procedure not in (MOVE.name, RETURN.name):
-        raise InvalidRequest(f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name} or {RETURN.name}.")
-    movement = _stored_movement(run)
+    if recorded.procedure not in (MOVE.name, RETURN.name, _MIGRATION):
+        raise InvalidRequest(
+            f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name}, {RETURN.name} or {_MIGRATION}."
+        )
+    movement = find_movement(run)
     if movement is None or not ConnectionDocuments.open().has_moved(movement.group, run.id):
         raise PreconditionFailed(f"{run.id} has moved no client: there is nothing to take back.")
 
@@ -387,16 +330,16 @@ async def require_return(session: Session) -> None:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import PreconditionFailed
 
-    movement = _required_movement(_moved(session)).back()
+    movement = required_movement(_moved(session)).back()
     name = await session.clusters["target"].cluster_name()
     if name != movement.target:
         raise PreconditionFailed(
             f"{session.connections['target'][0].name} leads to the cluster {name!r}, and {session.conf['run']} has "
             f"moved clients away from {movement.target!r}. Correct the connection. No client was moved."
         )
-    if _stored_movement(session.run) is None:
+    if find_movement(session.run) is None:
         _require_moved_by(ConnectionDocuments.open(), movement, session.conf["run"])
-        session.run.artefacts.write_json(session.run.id, _MOVEMENT, movement.to_json())
+        session.run.artefacts.write_json(session.run.id, MOVEMENT, movement.to_json())
 
 
 def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
@@ -408,7 +351,7 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     from pulsar_fleet.replication.failover.carry import CarriedPositions
     from pulsar_fleet.report.planned_run import planned_report
 
-    movement = _stored_movement(run)
+    movement = find_movement(run)
     planned: Planned[Any] = described(run) if is_planned(run) else Planned(plan=None, findings=(), headline="", text="")
     step = next((name for name in (_MOVE, _RETURN) if has_ended(run, name)), "")
     carried = result_of(run, step, CarriedPositions) if step else None
@@ -468,40 +411,6 @@ def _sides(session: Session) -> tuple[ClusterConnection, ClusterConnection]:
     return origin, target
 
 
-def _asked(conf: JsonObject) -> ConnectionDocument:
-    from pulsar_fleet.clients.choice import asked_document
-
-    return asked_document(conf["service_url"], conf["trust_file"], conf["auth_plugin"], conf["auth_parameters"])
-
-
-async def _movement(session: Session) -> Movement:
-    """What moves where; refuses an address at which the target does not answer, and what Java clients cannot follow."""
-    from pulsar_fleet.clients.choice import address_of, next_document, require_led_to
-    from pulsar_fleet.clients.store import ConnectionDocuments
-    from pulsar_fleet.cluster.errors import InvalidRequest
-    from pulsar_fleet.cluster.names import parse_namespaces
-    from pulsar_fleet.migration.preflight.redirect_probe import require_answer
-    from pulsar_fleet.replication.failover.client_move import Movement
-
-    conf, (_, connection), (origin, target) = session.conf, _sides(session), await _names(session)
-    documents = ConnectionDocuments.open()
-    before, history = require_led_to(documents, conf["group"], origin), documents.history(conf["group"])
-    last = next((one.document.service_url for one in history if one.cluster == target), "")
-    if not (url := conf["service_url"] or last or address_of(connection, before)):
-        raise InvalidRequest(f"{target} names no service URL: set 'service_url' to what applications use.")
-    wanted = next_document(_asked(conf), url, target, before, history, restart_java=conf["restart_java"])
-    if not conf["unverified"]:
-        await require_answer(connection, target, url)
-    return Movement(
-        group=conf["group"],
-        namespaces=parse_namespaces(conf["namespaces"]),
-        origin=origin,
-        target=target,
-        document=wanted,
-        before=before.document,
-    )
-
-
 def _require_moved_by(documents: ConnectionDocuments, movement: Movement, run_id: str) -> None:
     """Refuse to take back a run behind which the clients were moved again."""
     from pulsar_fleet.clients.choice import require_led_to
@@ -513,27 +422,7 @@ def _require_moved_by(documents: ConnectionDocuments, movement: Movement, run_id
         raise PreconditionFailed(f"{run_id} did not move them last: {published.text()}. {name}No client was moved.")
 
 
-def _stored_movement(run: Run) -> Movement | None:
-    from pulsar_fleet.replication.failover.client_move import Movement
-
-    stored = run.stored(_MOVEMENT)
-    return Movement.from_json(stored) if stored else None
-
-
-def _required_movement(run: Run) -> Movement:
-    movement = _stored_movement(run)
-    assert movement is not None, f"the first task has stored what {run.id} moves"
-    return movement
-
-
-def _departure(run: Run) -> Departure:
-    from pulsar_fleet.replication.failover.client_move import Departure
-
-    stored = run.stored(_DEPARTURE)
-    return Departure.from_json(stored) if stored else Departure()
-
-
-_COMING = Wait("arrival_minutes", _late, poll_seconds=5.0, again=True, missed="clients have not come")
+_COMING = Wait("arrival_minutes", late_text, poll_seconds=5.0, again=True, missed="clients have not come")
 _ARRIVING = Step(_ARRIVED, wait_arrived, wait=_COMING)
 _SIDES = {"origin": "The cluster that the clients leave.", "target": "The cluster that they move to."}
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import command_line, counted, listed
+from pulsar_fleet.procedures.moving_clients import (
+    asked,
+    check_clients,
+    late_text,
+    lead_clients,
+    led_by_another,
+    look_moved,
+)
 from pulsar_fleet.procedures.procedure import (
     Application,
     Checked,
+    Ended,
     Ending,
     Following,
     NextRun,
@@ -21,6 +31,7 @@ from pulsar_fleet.procedures.procedure import (
     Session,
     Skipped,
     Step,
+    Unmet,
     Wait,
 )
 from pulsar_fleet.settings.migration import SETTINGS
@@ -33,15 +44,24 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.resumption import Reached
 
 _SIDES, _NAMES = ("blue", "green"), "clusters.json"
+_A_WORKER_LOOKS = "positions are carried again where clients have not come yet"
+_CARRIED = "every position was carried entry by entry, right before the document was published"
+_COMPARED = "the copy was compared before; what both clusters have from now on, verify_replication compares"
 RENEW_SECONDS = 120.0
 """Between two looks at the change windows: each renews the lease of the namespaces, which ends after ten minutes."""
 
 
 def validate_migration(conf: JsonObject) -> None:
     """Refuse invalid settings of a migration."""
+    from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.migration.procedure import Migration
+    from pulsar_fleet.settings.client_moves import FOLLOWED
 
     Migration.validate(conf)
+    if conf["group"]:
+        asked(conf)
+    elif given := [name for name in (*FOLLOWED, "accept_shared_clients") if conf[name]]:
+        raise InvalidRequest(f"{given[0]!r} is a setting of the strategy replicate_then_move_clients: leave it out.")
 
 
 async def require_migration(session: Session) -> None:
@@ -117,16 +137,42 @@ async def check_migration(session: Session) -> Checked:
     """Evaluate every gate and plan the waves; a blocker stops the run. Nothing has been changed."""
     migration = _migration(session)
     wave, findings = await migration.check_gates(await migration.select_namespaces())
+    lines, risks = list[str](), list[tuple[str, bool]]()
+    if migration.moves.move_clients and not migration.are_clients_moved:
+        lines, risks = await check_clients(session, migration.moves)
+    text = session.run.artefacts.read(wave.text).decode()
     return Checked(
         headline=wave.headline,
         changes=tuple(str(move.namespace) for move in migration.moves.moves),
-        text=session.run.artefacts.read(wave.text).decode(),
+        text="\n".join(
+            [*(f"* {line}" for line in [*lines, *(risk for risk, _ in risks)]), *("" for _ in lines[:1]), text]
+        ),
         question=f"Approve wave {wave.number} of {wave.waves}?",
-        warnings=len(findings),
+        refusal=next((risk for risk, refused in risks if refused), ""),
+        warnings=len(findings) + len(risks),
         about=f"wave {wave.number}",
     )
 
 
+_Look = Callable[[Session], Awaitable[Said]]
+
+
+def _unless_moved(step: _Look) -> _Look:
+    """A step that prepares or copies, which a run whose applications are on green leaves alone: they are theirs now."""
+
+    @wraps(step)
+    async def run_step(session: Session) -> Said:
+        from pulsar_fleet.migration.procedure import Migration
+
+        run = run_of(session)
+        if isinstance(run, Migration) and run.are_clients_moved:
+            return f"The applications are on {run.moves.green}: nothing is changed there."
+        return await step(session)
+
+    return run_step
+
+
+@_unless_moved
 async def prepare_new(session: Session) -> str:
     """Create on the new cluster what the clients need and it lacks."""
     from pulsar_fleet.migration import steps
@@ -136,6 +182,7 @@ async def prepare_new(session: Session) -> str:
     return counted((await steps.prepare_green(run.sides, run.run, run.moves))["changes"], "change")
 
 
+@_unless_moved
 async def recheck_gates(session: Session) -> str:
     """Evaluate every gate again, now that green is prepared; a new blocker stops the run."""
     from pulsar_fleet.preflight.findings import count_line
@@ -144,6 +191,7 @@ async def recheck_gates(session: Session) -> str:
     return count_line(await run.recheck_gates(run.moves))
 
 
+@_unless_moved
 async def freeze_old(session: Session) -> str:
     """Turn off what could unload or delete a topic on the old cluster; stores the original settings."""
     from pulsar_fleet.migration import steps
@@ -153,6 +201,7 @@ async def freeze_old(session: Session) -> str:
     return "the original settings are stored"
 
 
+@_unless_moved
 async def start_replication(session: Session) -> str:
     """Replicate stored messages to the new cluster, where the strategy of the namespace requires it."""
     from pulsar_fleet.migration import steps
@@ -162,6 +211,7 @@ async def start_replication(session: Session) -> str:
     return f"{replicated} of {counted(len(run.moves.moves), 'namespace')}"
 
 
+@_unless_moved
 async def wait_replicated(session: Session) -> str | NotYet:
     """Wait until the copy is near its end; the cut-over waits for the rest while producers are throttled."""
     from pulsar_fleet.procedures.copy_wait import CopyWait
@@ -171,6 +221,7 @@ async def wait_replicated(session: Session) -> str | NotYet:
     return _waiting(*await copy.look())
 
 
+@_unless_moved
 async def verify_copy(session: Session) -> str:
     """Compare the copied messages, and store the proof that the cut-over requires.
 
@@ -238,9 +289,14 @@ async def _moved_progress(run: Migration | Failback) -> tuple[bool, str]:
     return left.is_done, left.line(moves.blue)
 
 
-async def cut_over(session: Session) -> str:
-    """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""
+async def cut_over(session: Session) -> Said:
+    """Quiesce the producers, transfer the cursors, redirect the clients: the point of no return.
+
+    With `replicate_then_move_clients` it is none: the document leads the clients to the new cluster.
+    """
     run = run_of(session)
+    if run.moves.move_clients:
+        return await lead_clients(session, _migration(session))
     await run.cut_over(run.moves, run.original, stopping=session.stopping)
     return listed([move.namespace for move in run.moves.moves])
 
@@ -250,23 +306,32 @@ async def verify_subscriptions(session: Session) -> str:
     from pulsar_fleet.migration import steps
 
     run = run_of(session)
+    if run.moves.move_clients:
+        return _CARRIED
     return _counts(await steps.verify_subscriptions(run.sides, run.run, run.moves))
 
 
-async def wait_drained(session: Session) -> str | NotYet:
-    """Wait until every namespace is drained on the old cluster, and remediate incidents."""
+async def wait_drained(session: Session) -> str | NotYet | Unmet:
+    """Wait until every namespace is drained on the old cluster, and remediate incidents.
+
+    With `replicate_then_move_clients`: until every client has come, also those of positions that are carried again.
+    """
     from pulsar_fleet.migration.drain.steps import monitor_drain
 
     run = run_of(session)
+    if run.moves.move_clients:
+        return await look_moved(session, _migration(session))
     status = await monitor_drain(run.sides, run.run, run.moves)
     return _waiting(status.is_done, status.line())
 
 
-async def look_drained(session: Session) -> str | NotYet:
+async def look_drained(session: Session) -> Said:
     """Whether a worker must go on with `wait_drained`: a remedy writes to the clusters and can block with a client."""
     from pulsar_fleet.migration.drain.steps import poll_drain
 
     run = run_of(session)
+    if run.moves.move_clients:
+        return _A_WORKER_LOOKS
     status = await poll_drain(run.sides, run.run, run.moves)
     return _waiting(status.needs_worker, status.line())
 
@@ -274,12 +339,16 @@ async def look_drained(session: Session) -> str | NotYet:
 async def verify_messages(session: Session) -> str:
     """Compare the old cluster's messages with their copy on the new cluster; fail unless they are equal."""
     run = run_of(session)
+    if run.moves.move_clients:
+        return _COMPARED
     return _counts(await run.verify_messages(run.moves, _job(session)))
 
 
 async def clean_up(session: Session) -> str:
     """End replication, remove from the old cluster what continues on the new one, and list the leftovers."""
     run = run_of(session)
+    if run.moves.move_clients:
+        return f"{run.moves.blue} goes on: applications can return to it until the move is completed."
     results = await run.clean_up(run.moves, run.original)
     return " ".join(str(result["text"]) for result in results.values())
 
@@ -306,8 +375,20 @@ def end_migration(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Endi
     from pulsar_fleet.migration.model import Phase, is_reversible
 
     phases = {*reached(run).phases.values()}
+    if _were_moved(run) and led_by_another(run):
+        # By a return, or by a person: what is left of the run can be undone.
+        return ending(run, failed, undo=(command_line("abort", run.id),), ended=Ended.DIFFERENT)
+    if Phase.MOVED in phases:
+        return ending(run, failed, undo=(command_line("return-clients", run.id),))
     undoable = phases - {Phase.CHECKED} and all(map(is_reversible, phases))
     return ending(run, failed, undo=(command_line("abort", run.id),) if undoable else ())
+
+
+def _were_moved(run: Run) -> bool:
+    """Whether the run has led applications to the new cluster, wherever they are now."""
+    from pulsar_fleet.migration.model import Phase
+
+    return any(entry.phase == Phase.MOVED for entry in run.ledger.phases(run.id))
 
 
 def ending(run: Run, failed: Mapping[str, str], **more: Any) -> Ending:
@@ -408,11 +489,17 @@ def _all(name: str) -> Callable[[Run], bool]:
 
 
 is_frozen, _is_prepared = _any("frozen"), _any("prepared")
-_COPIED, _SWITCHED, _DRAINED, _VERIFIED = map(_all, ("replicated", "cut_over", "drained", "verified"))
+_COPIED, _SWITCHED, _DRAINED, _VERIFIED = map(_all, ("replicated", "moved", "drained", "verified"))
 
 
 def _advice(run: Run) -> str:
+    from pulsar_fleet.migration.model import Phase
+    from pulsar_fleet.migration.waves.steps import find_moves
+
     again = "--resume waits again" if run.id.startswith("cli/") else "clear this task to wait again"
+    moves = find_moves(run)
+    if moves and moves.move_clients and reached(run).all(moves, Phase.MOVED):
+        return f"{late_text(run)} Or lead them back: {command_line('return-clients', run.id)}."
     return f"Check the namespaces; {again}."
 
 
@@ -439,7 +526,7 @@ def preparing(old: str, new: str, *checks: Step) -> tuple[Step, ...]:
 
 def switching(old: str, new: str) -> tuple[Step, ...]:
     """From the cut-over to the end of the old cluster's work."""
-    draining = _wait("drain_timeout_minutes", "the namespaces are not drained", look_drained)
+    draining = _wait("drain_timeout_minutes", "clients or messages are still on the old cluster", look_drained)
     finish = "A cut-over that has begun is finished first."
     return (
         Step("cut_over", cut_over, reached=_SWITCHED, finish=finish),

@@ -117,8 +117,21 @@ def _headline(
     if failed:
         reached = {entry.namespace: Phase(entry.phase) for entry in phases}
         migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
-        state = f"Already cut over: {listed(migrated)}." if migrated else "No namespace was cut over: nothing lost."
+        cut = "led to the new cluster" if moves and moves.move_clients else "cut over"
+        state = f"Already {cut}: {listed(migrated)}." if migrated else f"No namespace was {cut}: nothing lost."
         return failure_line(failed), f"{state}{failure_details(failed)}"
+    if moves and all(entry.phase == Phase.MOVED for entry in _newest(phases).values()):
+        # The namespaces of the wave, of which each has one.
+        return (
+            f"Moved the clients of {counted(len(moves.moves), 'namespace')} from {moves.blue} to {moves.green}; they "
+            "can return",
+            "Both clusters replicate to each other. The copy was compared before the applications moved.",
+        )
+    if moves and moves.move_clients and any(entry.phase == Phase.MOVED for entry in phases):
+        return (
+            f"The clients of {counted(len(moves.moves), 'namespace')} were led to {moves.green}, and back",
+            f"{moves.blue} has them again. Both clusters replicate to each other until this run is undone.",
+        )
     finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
         return "Every gate holds", "Nothing has been changed."
@@ -283,10 +296,18 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
 
 
 def _next_steps(run: Run, moves: Moves | None, phases: Sequence[RecordedPhase]) -> tuple[str, ...]:
-    if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
-        return ()
     recorded = run.ledger.run(run.id)
     conf = recorded.conf if recorded else {}
+    if moves and moves.move_clients and Phase.MOVED in (newest.phase for newest in _newest(phases).values()):
+        named = (word for move in moves.moves for word in ("--namespaces", move.namespace))
+        complete = command_line("migrate", conf.get("blue") or moves.blue, conf.get("green") or moves.green, *named)
+        return (
+            f"watch the applications on {moves.green}. Lead them back, as long as the move is not completed: "
+            f"`{command_line('return-clients', run.id)}`",
+            f"when nobody is to return any more, complete the move: `{complete}`",
+        )
+    if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
+        return ()
     # In a failback the cluster that is left is the setting `green`.
     left = conf.get("green" if recorded and recorded.procedure == Failback.NAME else "blue") or moves.blue
     namespaces = (word for move in moves.moves for word in ("--namespaces", move.namespace))

@@ -33,7 +33,7 @@ _COLOURS = dict(
     zip(
         Phase,
         (
-            *("#8d7fb5", "#c9d3e0", "#a9bdd6", "#7ea0c8", "#5b86ba", "#e0a13b"),
+            *("#8d7fb5", "#c9d3e0", "#a9bdd6", "#7ea0c8", "#5b86ba", "#e0a13b", "#56a8a0"),
             *("#d1603d", "#b3382c", "#5f9e6e", "#3f7d58", "#37694d", "#2d5d43", "#8a8a8a"),
         ),
         strict=True,
@@ -102,7 +102,7 @@ def _open(entries: Sequence[tuple[Phase, datetime]], now: datetime | None) -> li
     return [] if now is None or phase in _LAST else [(phase, max(now, at))]
 
 
-_LAST = frozenset({Phase.FINISHED, Phase.ABORTED})
+_LAST = frozenset({Phase.MOVED, Phase.FINISHED, Phase.ABORTED})
 
 
 def _length(spans: Sequence[_Span]) -> timedelta:

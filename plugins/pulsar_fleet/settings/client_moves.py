@@ -25,18 +25,7 @@ _ARRIVAL = {
     "why": setting("", type="string", title="Why", description="For those who read the history of the group."),
 }
 
-SETTINGS = {
-    "origin": connection("pulsar_blue", "From", "The cluster that the clients leave."),
-    "target": connection("pulsar_green", "To", "The cluster that they move to."),
-    "group": setting(
-        "orders",
-        is_example=True,
-        type="string",
-        minLength=1,
-        title="Group",
-        description="The applications that move, which follow the connection document of this name.",
-    ),
-    "namespaces": namespaces("All namespaces that the group uses. One per line."),
+FOLLOWED = {
     "service_url": setting(
         "",
         type="string",
@@ -77,19 +66,37 @@ SETTINGS = {
         description="Do not ask the service URL whether the target answers there: applications reach it, and this tool "
         "does not.",
     ),
+}
+"""The document that leads applications to a cluster."""
+
+ACCEPT_SHARED = setting(
+    False,
+    type="boolean",
+    title="Accept shared clients",
+    description="Go on although clients use topics of other namespaces too, or although that is unknown: if such a "
+    "client follows the document, it moves with all its topics.",
+)
+
+SETTINGS = {
+    "origin": connection("pulsar_blue", "From", "The cluster that the clients leave."),
+    "target": connection("pulsar_green", "To", "The cluster that they move to."),
+    "group": setting(
+        "orders",
+        is_example=True,
+        type="string",
+        minLength=1,
+        title="Group",
+        description="The applications that move, which follow the connection document of this name.",
+    ),
+    "namespaces": namespaces("All namespaces that the group uses. One per line."),
+    **FOLLOWED,
     "accept_lost": setting(
         False,
         type="boolean",
         title="Accept lost messages",
         description="Go on although the target has no copy of messages that nobody has read.",
     ),
-    "accept_shared_clients": setting(
-        False,
-        type="boolean",
-        title="Accept shared clients",
-        description="Go on although clients use topics of other namespaces too, or although that is unknown: if such a "
-        "client follows the document, it moves with all its topics.",
-    ),
+    "accept_shared_clients": ACCEPT_SHARED,
     **_ARRIVAL,
     **approval("the move"),
     "dry_run": setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing."),

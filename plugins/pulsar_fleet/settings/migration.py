@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
+from pulsar_fleet.settings.client_moves import ACCEPT_SHARED, FOLLOWED
 from pulsar_fleet.settings.scheduled import Scheduled
 from pulsar_fleet.settings.setting import Setting, setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces, waivers
@@ -135,6 +136,7 @@ SETTINGS = {
     "strategy": _strategy(
         "replicate_then_repoint",
         "replicate_then_redirect_cluster",
+        "replicate_then_move_clients",
         "complete_move",
         copying="copy all stored messages, as docs/migration_strategies.md describes",
     ),
@@ -195,6 +197,18 @@ SETTINGS = {
         "left blue; after "
         "it the run fails, names those that have not, and has terminated nothing.",
     ),
+    "group": _own(
+        "group",
+        "string",
+        title="Group",
+        group="Clients",
+        description="With replicate_then_move_clients: the applications that use these namespaces and follow the "
+        "connection document of this name. The time for draining is that in which they have to come.",
+    ),
+    **{
+        name: replace(one, group="Clients")
+        for name, one in {**FOLLOWED, "accept_shared_clients": ACCEPT_SHARED}.items()
+    },
     **UNLOAD,
     "delete_inactive_topics_on_blue": _own(
         "delete_inactive_topics_on_blue",

@@ -81,7 +81,7 @@ def test_the_help_of_a_failback_begins_with_what_is_moved() -> None:
 def test_the_help_of_a_migration_has_groups_and_what_matters_first() -> None:
     shown = CliRunner().invoke(app, ["migrate", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
     sections = re.findall(r"(?m)^(\w[\w ]+):$", shown)
-    assert sections == ["Arguments", "What", "When", "Safety", "How", "At the end", "More", "Output"]
+    assert sections == ["Arguments", "What", "When", "Safety", "How", "Clients", "At the end", "More", "Output"]
     first = re.findall(r"(?m)^  (--[\w-]+)", shown.partition("\nHow:")[0])
     assert first[:2] == ["--namespaces", "--strategy"]
     assert {"--dry-run", "--waiver", "--resume", "--yes", "--change-windows"} <= {*first}

@@ -31,6 +31,10 @@ def prepared(ledger: Ledger, errand: Errand, about: str) -> PreparedRun:
     return prepare(errand, about, ledger, Artefacts.open(), "ann")
 
 
+def store_movement(run: str) -> None:
+    Artefacts.open().write_json(run, "movement.json", {"namespaces": ["acme/orders"]})
+
+
 def finding(id_: str, severity: Severity = Severity.BLOCKER) -> dict[str, Any]:
     row = Finding(
         id=id_, severity=severity, resource="persistent://acme/orders/e", evidence="", consequence="", remedy=""
@@ -104,6 +108,8 @@ def test_a_move_of_airflow_is_completed_by_a_migration(ledger: Ledger) -> None:
     conf = {"origin": "pulsar_blue", "target": "pulsar_green", "group": "orders", "namespaces": ["acme/orders"]}
     ledger.start_run("move_clients/1", "move_clients", conf)
     ledger.start_run("return_clients/1", "return_clients", {"run": "move_clients/1"})
+    for run in ("move_clients/1", "return_clients/1"):
+        store_movement(run)
     made = prepared(ledger, Errand.COMPLETE, "move_clients/1")
     assert (made.dag_id, made.conf) == (
         "migrate_namespaces",
@@ -111,12 +117,19 @@ def test_a_move_of_airflow_is_completed_by_a_migration(ledger: Ledger) -> None:
     )
     with pytest.raises(InvalidRequest, match="is no move of Airflow"):
         prepared(ledger, Errand.COMPLETE, "return_clients/1")
+    ledger.start_run(RUN, "migrate_namespaces", {"blue": "pulsar_b", "green": "pulsar_g", "namespaces": ["acme"]})
+    store_movement(RUN)
+    # Those that it moved, and not what its pattern means today.
+    moved = {"blue": "pulsar_b", "green": "pulsar_g", "namespaces": ["acme/orders"]}
+    assert prepared(ledger, Errand.COMPLETE, RUN).conf == moved
 
 
 def test_only_a_move_of_airflow_is_taken_back(ledger: Ledger) -> None:
     for run in ("move_clients/1", "cli/move-clients-1"):
         ledger.start_run(run, "move_clients", {})
     ledger.start_run(RUN, "migrate_namespaces", {})
+    for run in ("move_clients/1", "cli/move-clients-1"):
+        store_movement(run)
     made = prepared(ledger, Errand.RETURN, "move_clients/1")
     assert (made.dag_id, made.conf) == ("return_clients", {"run": "move_clients/1"})
     for run in (RUN, "cli/move-clients-1"):

@@ -121,6 +121,11 @@ def completing(findings: View) -> View:
     return replace(findings, strategies={NAME: Strategy.COMPLETE})
 
 
+def moving_clients(findings: View) -> View:
+    expected = replace(findings.expected, group="orders")
+    return replace(findings, strategies={NAME: Strategy.MOVE_CLIENTS}, expected=expected)
+
+
 def both_ways(findings: View) -> View:
     return with_facts(findings, links={topic: frozenset({"green"}) for topic in findings.survey.namespaces[0].topics})
 
@@ -361,7 +366,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replicates-into-blue", stats(**INBOUND)),
     ("moved-topic-not-linked", completing),
     ("clients-led-to-green", led_to_green),
+    ("clients-led-to-green", lambda base: moving_clients(led_to_green(base))),
     ("clients-led-to-blue", lambda base: with_facts(base, led_to_blue=("orders",))),
+    ("clients-led-to-blue", lambda base: moving_clients(with_facts(base, led_to_blue=("orders", "billing")))),
     (
         "read-on-blue-since moved-topic-not-linked subscription-missing-on-green",
         lambda base: completing(read_lately(led_to_green(base))),

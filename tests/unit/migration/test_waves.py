@@ -108,6 +108,14 @@ def test_namespaces_of_one_flag_are_one_wave_without_a_canary() -> None:
     assert "After that nothing leads back to blue" in approval
 
 
+def test_namespaces_of_one_group_are_one_wave() -> None:
+    members = [replace(member(number), strategy=Strategy.MOVE_CLIENTS) for number in range(30)]
+    (wave,) = plan_waves(members, Limits(namespaces=2, topics=1)).waves
+    approval = approval_markdown(WavePlan((wave,)), wave, ("blue", "green"), gates=1)
+    assert "move the applications by their connection document, from blue to green" in approval
+    assert "*return_clients* leads the applications back" in approval
+
+
 def test_a_thousand_namespaces_that_hang_together_are_planned() -> None:
     chance = random.Random(5)
     many = [member(number, tuple(f"app{chance.randrange(900)}" for _ in range(3))) for number in range(1000)]

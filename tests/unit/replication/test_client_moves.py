@@ -19,6 +19,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.procedures import client_moves
+from pulsar_fleet.procedures.moving_clients import publish, published_before
 from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
 from pulsar_fleet.replication.failover import client_move
 from pulsar_fleet.replication.failover.client_move import Departure, Movement
@@ -118,20 +119,20 @@ def test_a_try_that_died_between_two_files_publishes_again(
     documents: ConnectionDocuments, records: Path, tmp_path: Path
 ) -> None:
     session, served = session_of("move_clients/1"), tmp_path / "clients" / "orders.json"
-    assert client_moves._made_before(session, documents, MOVEMENT, 1) is None
+    assert published_before(session.run, "", documents, MOVEMENT, 1) is None
     before = served.read_bytes()
-    client_moves._publish(session, documents, MOVEMENT, 1)
+    publish(session.run, "", documents, MOVEMENT, 1)
     served.write_bytes(before)
-    made = client_moves._made_before(session, documents, MOVEMENT, documents.newest("orders"))
+    made = published_before(session.run, "", documents, MOVEMENT, documents.newest("orders"))
     assert made is not None
     assert (made.version, made.cluster, documents.problem("orders")) == (3, "green", "")
-    again = client_moves._made_before(session, documents, MOVEMENT, documents.newest("orders"))
+    again = published_before(session.run, "", documents, MOVEMENT, documents.newest("orders"))
     assert again == made
 
 
 def test_only_the_last_move_is_taken_back(documents: ConnectionDocuments, records: Path) -> None:
     first, second = session_of("move_clients/1"), session_of("return_clients/2")
-    client_moves._publish(first, documents, MOVEMENT, 1)
+    publish(first.run, "", documents, MOVEMENT, 1)
     client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
     # Published again by hand, to the same cluster: it is the same move.
     documents.publish("orders", GREEN, cluster="green", by="bob", why="", expected=2)
@@ -140,7 +141,7 @@ def test_only_the_last_move_is_taken_back(documents: ConnectionDocuments, record
         PreconditionFailed, match=r"move_clients/0 did not move them last: .* return-clients move_clients/1"
     ):
         client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/0")
-    client_moves._publish(second, documents, MOVEMENT.back(), 3)
+    publish(second.run, "", documents, MOVEMENT.back(), 3)
     with pytest.raises(PreconditionFailed, match=r"They are not led to green: .* led to blue by version 4"):
         client_moves._require_moved_by(documents, MOVEMENT.back(), "move_clients/1")
     by_hand = documents.publish("orders", GREEN, cluster="green", by="bob", why="", expected=4)
@@ -153,10 +154,10 @@ async def test_a_wait_ends_when_the_clients_are_led_elsewhere(documents: Connect
     session = session_of("move_clients/1")
     session.run.ledger.start_run(session.run.id, "move_clients", {})
     session.run.artefacts.write_json(session.run.id, "movement.json", MOVEMENT.to_json())
-    client_moves._publish(session, documents, MOVEMENT, 1)
+    publish(session.run, "", documents, MOVEMENT, 1)
     ended = client_moves.end(session.run, {}, {})
     assert ended.undo == ("pulsar-fleet return-clients move_clients/1",)
-    client_moves._publish(session_of("return_clients/2"), documents, MOVEMENT.back(), 2)
+    publish(session_of("return_clients/2").run, "", documents, MOVEMENT.back(), 2)
     said = await client_moves.wait_arrived(session)
     assert isinstance(said, Unmet)
     assert "led to blue by version 3" in said.said

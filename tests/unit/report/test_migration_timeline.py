@@ -36,11 +36,11 @@ def texts(picture: bytes) -> set[str]:
 
 def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
     began = BEGAN.timestamp()
-    picture = migration_picture(phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+    picture = migration_picture(phases(11), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
     assert picture is not None
     assert {"acme/n0", "quiesced", "drained", "entries left to drain", "400"} <= texts(picture)
     assert picture == migration_picture(
-        phases(10), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
+        phases(11), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
     )
 
 
@@ -52,7 +52,7 @@ def test_without_matplotlib_a_sentence_stands_in_place_of_the_picture(
         run.ledger.enter_phase(run.id, "acme/n0", phase.value)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     report = store_migration_report(run, {})
-    assert migration_picture(phases(10), {}) is None
+    assert migration_picture(phases(11), {}) is None
     assert "pip install 'pulsar-fleet[reports]'" in report.markdown()
     assert run.artefacts.find(run.id, "migration.svg") is None
     monkeypatch.undo()

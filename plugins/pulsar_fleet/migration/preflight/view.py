@@ -343,6 +343,7 @@ class Expectations:
     :param continues: the run moves a later wave of a plan: its waivers may name what an earlier wave moved.
     :param dag_parsing: None outside Airflow.
     :param unload: whether the run unloads the topics that it has terminated.
+    :param group: of the applications whose document leads to green in the end; empty where none does.
     """
 
     prepares_green: bool = True
@@ -351,6 +352,7 @@ class Expectations:
     continues: bool = False
     dag_parsing: DagParsing | None = None
     unload: bool = True
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,6 +411,10 @@ class View:
     def redirects(self, name: NamespaceName) -> bool:
         """Whether blue redirects the clients of the namespace to green."""
         return self._strategy(name).redirects
+
+    def ends_blue(self, name: NamespaceName) -> bool:
+        """Whether blue refuses producers in the end; else both clusters replicate to each other."""
+        return self._strategy(name).ends_blue
 
     def is_moved_before(self, name: NamespaceName) -> bool:
         """Whether the applications of the namespace are on green already."""

@@ -24,18 +24,21 @@ from pulsar_fleet.migration.prepare.overrides import INACTIVE, OriginalSettings,
 log = logging.getLogger(__name__)
 
 
-async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
+async def restore_blue(
+    sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool, replicates: bool = False
+) -> tuple[str, ...]:
     """Restore what `freeze_blue` and `cut_over` overrode on blue; returns what had to be restored.
 
     A namespace that another run has taken since is that run's to restore: it is left alone.
 
     :param delete_topics: let blue delete inactive topics again even after namespaces were cut over.
+    :param replicates: blue replicates to green for good: that is no override which somebody has to end.
     :raises PreconditionFailed: a setting could not be restored; all were tried, the message lists the failures.
     """
     async with sides.open() as (blue, _green):
         original = original.without(await _taken_by_others(blue, run, original.namespaces))
         keep = frozenset[str]() if delete_topics else await _cut_over_namespaces(blue, run, original)
-        return await restore_original_settings(blue, run.id, original, keep_topics=keep)
+        return await restore_original_settings(blue, run.id, original, keep_topics=keep, replicates=replicates)
 
 
 async def _taken_by_others(blue: AdminClient, run: Run, names: Sequence[NamespaceName]) -> frozenset[str]:
@@ -82,6 +85,7 @@ async def restore_original_settings(
     *,
     keep_topics: frozenset[str] = frozenset(),
     brokers: bool = True,
+    replicates: bool = False,
 ) -> tuple[str, ...]:
     """Restore original settings where they are still overridden; returns what was, nothing on a second call.
 
@@ -89,6 +93,7 @@ async def restore_original_settings(
 
     :param keep_topics: namespaces whose inactive topics must not be deleted yet.
     :param brokers: restore the settings of the brokers too, if no other live run needs them.
+    :param replicates: see `restore_blue`.
     :raises PreconditionFailed: after everything was tried; the message lists what is not restored.
     :raises Unavailable: the cluster did not answer, so that a retry may succeed.
     """
@@ -96,7 +101,10 @@ async def restore_original_settings(
     failures: list[FleetError] = []
     await asyncio.gather(
         _run_group([restore_brokers(blue, run_id)] if brokers else [], restored, failures),
-        *(_restore_namespace(blue, original, name, restored, failures, keep_topics) for name in original.namespaces),
+        *(
+            _restore_namespace(blue, original, name, restored, failures, keep_topics, replicates=replicates)
+            for name in original.namespaces
+        ),
     )
     await _run_group(_tenants(blue, original), restored, failures)
     if failures:
@@ -120,11 +128,13 @@ async def _restore_namespace(
     restored: list[str],
     failures: list[FleetError],
     keep_topics: frozenset[str],
+    *,
+    replicates: bool,
 ) -> None:
     keep, failed = str(name) in keep_topics, list[FleetError]()
     await _run_group(_policies(blue, original, name, keep=keep), restored, failed)
     if not keep and not failed:
-        await _run_group([_remove_record(blue, name)], restored, failed)
+        await _run_group([_remove_record(blue, name, replicates=replicates)], restored, failed)
     failures += failed
 
 
@@ -173,10 +183,10 @@ async def is_replicating(blue: AdminClient, document: JsonObject, record: Namesp
     return bool(extended or await topics_with(blue, record.replicates_to, [*topics]))
 
 
-async def _remove_record(blue: AdminClient, name: NamespaceName) -> tuple[str, ...]:
+async def _remove_record(blue: AdminClient, name: NamespaceName, *, replicates: bool) -> tuple[str, ...]:
     """Remove the record, unless something is still overridden: replication goes on until it is ended."""
     document = await blue.namespace(name) or {}
     record = overrides_in(document)
-    if record is not None and not await is_replicating(blue, document, record):
+    if record is not None and (replicates or not await is_replicating(blue, document, record)):
         await blue.delete(f"/namespaces/{name.path}/property/{PROPERTY}")
     return ()

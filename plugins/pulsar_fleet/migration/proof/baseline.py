@@ -165,6 +165,7 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
 
 
 _MOST_LOOKED_AT = 1_000
+_CLUSTERS = "replication_clusters"
 
 
 async def read_baseline(blue: AdminClient, green: AdminClient, move: Move, run: Run) -> ProofBaseline:
@@ -190,12 +191,27 @@ def store_baseline(run: Run, move: Move, baseline: ProofBaseline, verdict: str) 
     run.artefacts.write_json(run.id, BASELINE, {**document, baseline.namespace: stored.to_json()})
 
 
-async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: Run, *, max_age_minutes: float) -> None:
-    """Refuse with `PreconditionFailed` when the proof of this namespace is too old or stale; changes nothing."""
+async def require_fresh(
+    blue: AdminClient,
+    green: AdminClient,
+    move: Move,
+    run: Run,
+    *,
+    max_age_minutes: float,
+    replicates_back: bool = False,
+) -> None:
+    """Refuse with `PreconditionFailed` when the proof of this namespace is too old or stale; changes nothing.
+
+    :param replicates_back: green replicates to blue by now: its list is another one, and it stores markers of its own.
+    """
     document = (run.stored(BASELINE) or {}).get(str(move.namespace))
     baseline = ProofBaseline.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
-    growth = await _growth(blue, green, baseline, move, run) if baseline and not _takes_clients(run, move) else ()
+    if baseline and replicates_back:
+        listed_then = baseline.green.get(_CLUSTERS)
+        now = replace(now, green={**now.green, **({_CLUSTERS: listed_then} if listed_then else {})})
+    grows = baseline and not replicates_back and not _takes_clients(run, move)
+    growth = await _growth(blue, green, baseline, move, run) if baseline and grows else ()
     if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes, clusters=names_of(blue, green)):
         raise PreconditionFailed(refusal_text(findings, f"{move.namespace} was not cut over, and not flagged."))
 

@@ -195,6 +195,11 @@ REPOINTED = (
     "again what it acknowledged on {blue} since the last poll, at most 5 s before it left. Then {blue} refuses "
     "producers; until that, *Abort* restores everything that no application on {green} uses."
 )
+MOVED = (
+    "After you approve: messages are copied and compared, both clusters replicate to each other, and the connection "
+    "document leads the applications to {green}, where each subscription goes on where it was. {blue} goes on: "
+    "until the move is completed *return_clients* leads the applications back, and then *Abort* restores everything."
+)
 COMPLETED = (
     "After you approve: *wait_repointed* waits until nobody is connected to {blue}. Then {blue} refuses producers, and "
     "{green} replicates to it no more: **from then on no application can go back** (return_clients). Positions on "
@@ -206,6 +211,7 @@ _WORDS = {
     Strategy.REPLICATE: "Copy, then redirect",
     Strategy.WHOLE_CLUSTER: "Copy, then redirect the whole cluster,",
     Strategy.REPOINT: "Copy, then let the owners of the applications change their service URL,",
+    Strategy.MOVE_CLIENTS: "Copy, then move the applications by their connection document,",
     Strategy.COMPLETE: "Complete the move of applications that are on the new cluster already,",
 }
 _MOST = 50
@@ -299,6 +305,8 @@ def _after_approval(wave: Wave, blue: str, green: str, redirect: Sequence[str]) 
         yield WHOLE_CLUSTER.format(blue=blue) if whole else REVERSIBLE
     if Strategy.REPOINT in strategies:
         yield REPOINTED.format(blue=blue, green=green)
+    if Strategy.MOVE_CLIENTS in strategies:
+        yield MOVED.format(blue=blue, green=green)
     if Strategy.COMPLETE in strategies:
         yield COMPLETED.format(blue=blue, green=green)
 

@@ -101,11 +101,11 @@ class WavePlan(Document):
 def plan_waves(members: Iterable[Member], limits: Limits | None = None) -> WavePlan:
     """Assign namespaces to waves; the result does not depend on the order of `members`.
 
-    Those that the flag of the whole cluster redirects are one wave, whatever the limits.
+    Those that one flag or one document moves are one wave, whatever the limits.
     """
     most = limits or Limits()
     ordered = sorted(members, key=lambda member: member.namespace)
-    if any(member.strategy.flags_cluster for member in ordered):
+    if any(member.strategy.is_one_wave for member in ordered):
         return WavePlan((_wave(1, [(tuple(ordered), ())], is_canary=False),))
     units = [unit for group in _groups(ordered) for unit in _pieces(group, most)]
     units.sort(key=lambda unit: (_risk(unit[0]), unit[0][0].namespace))

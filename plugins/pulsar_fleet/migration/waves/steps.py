@@ -131,10 +131,10 @@ def _addresses(run: Run) -> list[str]:
 
 
 def begun_namespaces(run: Run) -> frozenset[str]:
-    """The namespaces that a run has begun to cut over, and has not given up since."""
+    """The namespaces that a run has begun to cut over or has moved, and has not given up since."""
     begun: set[str] = set()
     for entry in run.ledger.phases(run.id):
-        if entry.phase == Phase.QUIESCED:
+        if entry.phase in (Phase.QUIESCED, Phase.MOVED):
             begun.add(entry.namespace)
         elif entry.phase == Phase.ABORTED:
             begun.discard(entry.namespace)

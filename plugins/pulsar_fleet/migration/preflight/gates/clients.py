@@ -69,7 +69,7 @@ _LED_TO_BLUE = blocks(
     "clients-led-to-blue",
     Owner.RUN,
     "An application that starts after the move follows its document to {blue}.",
-    milder="a warning but for *complete_move*",
+    milder="a warning but for *complete_move* and *replicate_then_move_clients*",
 )
 _MOST = 3
 
@@ -87,24 +87,36 @@ def stopping_clients(namespace: str, clients: Iterable[ConnectedClient]) -> Iter
 
 def documents_lead_where_clients_go(view: View) -> Iterator[Finding]:
     """What the connection documents say of the namespaces that move."""
-    green = view.connections[1]
     for facts in view.moving:
-        if facts.led_to_green and view.redirects(facts.namespace):
-            yield _LED_TO_GREEN.finding(
-                str(facts.namespace),
-                facts.led_to_green,
-                f"move the namespace with {Strategy.COMPLETE}, or leave the choice to auto.",
+        ends = view.ends_blue(facts.namespace)
+        if facts.led_to_green and (view.redirects(facts.namespace) or not ends):
+            complete = f"move the namespace with {Strategy.COMPLETE}, or leave the choice to auto."
+            stay = (
+                "nothing, where they are to stay there and be able to return. Lead other groups there with "
+                f"move_clients. {Strategy.COMPLETE} is for the day from which nobody is to return."
             )
+            yield _LED_TO_GREEN.finding(str(facts.namespace), facts.led_to_green, complete if ends else stay)
         for group in facts.led_to_blue:
-            publish = f"publish their new address right after it: {command_line('clients', 'set', group, green)}"
-            completes = view.is_moved_before(facts.namespace)
-            move = f"move the clients of {group} with move_clients before"
-            yield _LED_TO_BLUE.finding(
-                str(facts.namespace),
-                f"the document of {group} leads to {view.blue.name}",
-                f"{move}." if completes else publish if view.expected.is_failback else f"{move}, or {publish}",
-                mild=not completes,
-            )
+            if group != view.expected.group:
+                yield _LED_TO_BLUE.finding(
+                    str(facts.namespace),
+                    f"the document of {group} leads to {view.blue.name}",
+                    _led_to_blue_remedy(view, facts, group),
+                    mild=ends and not view.is_moved_before(facts.namespace),
+                )
+
+
+def _led_to_blue_remedy(view: View, facts: NamespaceFacts, group: str) -> str:
+    if not view.ends_blue(facts.namespace):
+        return (
+            f"let them follow the document of {view.expected.group} too; or replicate the namespace both ways "
+            "(replicate_namespaces), and then move each group with move_clients."
+        )
+    publish = f"publish their new address right after it: {command_line('clients', 'set', group, view.connections[1])}"
+    if view.expected.is_failback:
+        return publish
+    move = f"move the clients of {group} with move_clients before"
+    return f"{move}." if view.is_moved_before(facts.namespace) else f"{move}, or {publish}"
 
 
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:

@@ -235,8 +235,9 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
     for facts in view.moving:
         inbound: dict[str, TopicStats] = {}
         for partition in facts.partitions:
-            # What green's applications write comes back until the cut-over has ended that.
-            returning = {view.green.name} if view.is_moved_before(facts.namespace) else set[str]()
+            # What green's applications write comes back: until the cut-over has ended that, or for good.
+            comes_back = view.is_moved_before(facts.namespace) or not view.ends_blue(facts.namespace)
+            returning = {view.green.name} if comes_back else set[str]()
             for cluster in sorted(partition.inbound - returning):
                 inbound.setdefault(cluster, partition)
         for cluster, first in inbound.items():

@@ -1,0 +1,324 @@
+"""How a run moves clients that follow a connection document: what moves where, the document, who has come.
+
+For `move_clients`, `return_clients` and a migration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from socket import gethostname
+from typing import TYPE_CHECKING
+
+from pulsar_fleet.cluster.text import command_line, counted, listed
+from pulsar_fleet.migration.artefacts import DEPARTURE, MOVEMENT
+from pulsar_fleet.procedures.procedure import Done, NotYet, Session, Unmet
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pulsar_fleet.clients.document import ConnectionDocument
+    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
+    from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.cluster.statistics import ConnectedClient
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.model import Move, Moves
+    from pulsar_fleet.migration.procedure import Migration
+    from pulsar_fleet.replication.failover.carry import CarriedPositions
+    from pulsar_fleet.replication.failover.client_move import Departure, Movement
+
+log = logging.getLogger(__name__)
+
+_MOST = 5
+_CLUSTERS = "replication_clusters"
+
+
+def asked(conf: JsonObject) -> ConnectionDocument:
+    """The document that the settings ask for; `InvalidRequest` where no client could follow it."""
+    from pulsar_fleet.clients.choice import asked_document
+
+    return asked_document(conf["service_url"], conf["trust_file"], conf["auth_plugin"], conf["auth_parameters"])
+
+
+async def decide(
+    conf: JsonObject, connection: ClusterConnection, names: tuple[str, str], namespaces: tuple[NamespaceName, ...]
+) -> Movement:
+    """What moves where; refuses an address at which the target does not answer, and what Java clients cannot follow.
+
+    :param connection: of the target; `names`: own names of the cluster that the clients leave and of the target.
+    """
+    from pulsar_fleet.clients.choice import address_of, next_document, require_led_to
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.errors import InvalidRequest
+    from pulsar_fleet.migration.preflight.redirect_probe import require_answer
+    from pulsar_fleet.replication.failover.client_move import Movement
+
+    (origin, target), documents = names, ConnectionDocuments.open()
+    before, history = require_led_to(documents, conf["group"], origin), documents.history(conf["group"])
+    last = next((one.document.service_url for one in history if one.cluster == target), "")
+    if not (url := conf["service_url"] or last or address_of(connection, before)):
+        raise InvalidRequest(f"{target} names no service URL: set 'service_url' to what applications use.")
+    wanted = next_document(asked(conf), url, target, before, history, restart_java=conf["restart_java"])
+    if not conf["unverified"]:
+        await require_answer(connection, target, url)
+    return Movement(
+        group=conf["group"],
+        namespaces=namespaces,
+        origin=origin,
+        target=target,
+        document=wanted,
+        before=before.document,
+    )
+
+
+def shared_client_risks(
+    conf: JsonObject,
+    group: str,
+    clients: Sequence[ConnectedClient],
+    elsewhere: Mapping[str, Collection[str]],
+    unread: str,
+) -> list[tuple[str, bool]]:
+    """That clients use other namespaces too, as far as that is known, and whether it forbids the move."""
+    found: list[tuple[str, bool]] = []
+    if elsewhere:
+        others = _groups_of(sorted({name for names in elsewhere.values() for name in names}), group)
+        named = [str(client) for client in clients if client.address in elsewhere]
+        found.append(
+            (
+                f"{listed(dict.fromkeys(named), _MOST)} also use {listed(others, _MOST)}: a client moves with all its "
+                "topics. Add these namespaces, give it a client for each group, or set accept_shared_clients.",
+                not conf["accept_shared_clients"],
+            )
+        )
+    if unread:
+        found.append(
+            (
+                f"It is not known whether clients use other namespaces too: {unread.rstrip('.')}. Let this tool "
+                "read the brokers' lists of topics, or set accept_shared_clients.",
+                not conf["accept_shared_clients"],
+            )
+        )
+    return found
+
+
+def _groups_of(namespaces: list[str], group: str) -> list[str]:
+    """The namespaces, each with the other group that has it."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+
+    documents = ConnectionDocuments.open()
+    owners = {name: other for other in documents.groups() if other != group for name in documents.namespaces(other)}
+    return [f"{name} (of the group {owners[name]})" if name in owners else name for name in namespaces]
+
+
+def accepts(conf: JsonObject, positions: CarriedPositions) -> bool:
+    """Whether the run goes on although messages may be lost."""
+    return bool(conf.get("skip_positions") or conf.get(positions.accepted_by))
+
+
+def require_carried(conf: JsonObject, carried: CarriedPositions) -> None:
+    """Refuse to move clients whose positions are not known; what they would lose was accepted before, or is refused."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    if (why := carried.problem()) and not accepts(conf, carried):
+        remedy = "Correct it, or start a run with 'skip_positions', which moves them."
+        if "skip_positions" not in conf:
+            remedy = "Correct it, then clear this task; or undo the run."
+        raise PreconditionFailed(f"{why}. No client was moved. {remedy}")
+
+
+def find_movement(run: Run) -> Movement | None:
+    """What a run moves; None where it moves no clients, or has not decided."""
+    from pulsar_fleet.replication.failover.client_move import Movement
+
+    stored = run.stored(MOVEMENT)
+    return Movement.from_json(stored) if stored else None
+
+
+def required_movement(run: Run) -> Movement:
+    """What a run moves, in a step behind the first."""
+    movement = find_movement(run)
+    assert movement is not None, f"the first task has stored what {run.id} moves"
+    return movement
+
+
+def departure_of(run: Run) -> Departure:
+    """Who was connected before the document was published, and who has come since."""
+    from pulsar_fleet.replication.failover.client_move import Departure
+
+    stored = run.stored(DEPARTURE)
+    return Departure.from_json(stored) if stored else Departure()
+
+
+def keep_clients(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
+    """Store who was connected before the document was published."""
+    from pulsar_fleet.replication.failover.client_move import Departure
+
+    run.artefacts.write_json(run.id, DEPARTURE, Departure(clients=clients).to_json())
+
+
+def published_before(
+    run: Run, why: str, documents: ConnectionDocuments, movement: Movement, expected: int
+) -> Publication | None:
+    """What this run has published in an earlier try; again, where the process died before every file was there."""
+    published = documents.current(movement.group)
+    if published is None or published.run != run.id:
+        return None
+    return publish(run, why, documents, movement, expected) if documents.problem(movement.group) else published
+
+
+def publish(run: Run, why: str, documents: ConnectionDocuments, movement: Movement, expected: int) -> Publication:
+    """Lead the clients.
+
+    :param expected: the newest version when the caller began.
+    """
+    from pulsar_fleet.ledger.run import this_user
+
+    return documents.publish(
+        movement.group,
+        movement.document,
+        cluster=movement.target,
+        by=run.requester or f"{this_user()} on {gethostname()}",
+        why=why or run.id,
+        expected=expected,
+        namespaces=tuple(map(str, movement.namespaces)),
+        run=run.id,
+    )
+
+
+def published_text(made: Publication, documents: ConnectionDocuments) -> str:
+    """Where the clients are led, for the log."""
+    return (
+        f"The clients of {made.group} are led to {made.cluster}, {made.document.service_url} (version {made.version} "
+        f"in {documents.folder}). An application that starts while it cannot read begins at its default: change it."
+    )
+
+
+def led_by_another(run: Run) -> Unmet | None:
+    """Why nobody is awaited any more: another run or a person has led the clients of the group since."""
+    from pulsar_fleet.clients.store import ConnectionDocuments
+
+    published = ConnectionDocuments.open().current(required_movement(run).group)
+    # Theirs are the cursors of another run now.
+    if published and published.run != run.id:
+        return Unmet(f"Nobody is awaited any more: {published.text()}.")
+    return None
+
+
+def late_text(run: Run) -> str:
+    """What to do about clients that have not come."""
+    again = "--resume waits again" if run.id.startswith("cli/") else "clear this task to wait again"
+    return (
+        "They do not follow the document, or cannot read it. Restart them with the new address; until then both "
+        f"clusters have what they write, and each delivers to its own consumers. {again[0].upper()}{again[1:]}."
+    )
+
+
+async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list[tuple[str, bool]]]:
+    """Of a migration that moves clients: what it would publish, and what stands in the way. Changes nothing.
+
+    :returns: lines for the person who approves; risks, each with whether it forbids the run.
+    """
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.migration.repoint.both_ways import begun_back
+    from pulsar_fleet.replication.failover.client_move import connected
+    from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
+
+    conf, blue, green = session.conf, session.clusters["blue"], session.clusters["green"]
+    namespaces = tuple(move.namespace for move in moves.moves)
+    movement = await decide(conf, session.connections["green"][0], (moves.blue, moves.green), namespaces)
+    clients = await connected(blue, [topic for move in moves.moves for topic in move.partitions])
+    try:
+        elsewhere, unread = await used_elsewhere(blue, clients, namespaces), ""
+    except FleetError as error:
+        elsewhere, unread = {}, str(error)
+    session.run.artefacts.write_json(session.run.id, MOVEMENT, movement.to_json())
+    lines = [
+        f"{movement.group}: {movement.before.service_url} → {movement.document.service_url}",
+        f"{counted(len(clients), 'client')} on {movement.origin} now",
+    ]
+    risks = shared_client_risks(conf, movement.group, clients, elsewhere, unread)
+    risks += [(text, True) for move in moves.moves for text in _too_many_unread(move)]
+    begun = begun_back(session.run)
+    for namespace in namespaces:
+        lists = [{*((await admin.namespace(namespace) or {}).get(_CLUSTERS) or ())} for admin in (blue, green)]
+        if str(namespace) not in begun and all({moves.blue, moves.green} <= one for one in lists):
+            named = (word for name in namespaces for word in ("--namespaces", name))
+            how = command_line("move-clients", conf["blue"], conf["green"], "--group", movement.group, *named)
+            risks.append((f"{namespace} replicates both ways already: move its clients with {how}", True))
+    return lines, risks
+
+
+def _too_many_unread(move: Move) -> Iterable[str]:
+    """The subscriptions whose positions could not be carried: it takes a reading of every unread entry."""
+    from pulsar_fleet.replication.failover.read import MOST_ENTRIES
+
+    for topic, clients in move.partitions.items():
+        for name, unread in clients.backlog.items():
+            if unread > MOST_ENTRIES:
+                yield (
+                    f"The subscription {name!r} of {topic} has {unread:,} unread entries: the position of one with "
+                    f"more than {MOST_ENTRIES:,} is not carried. Let its application read them first, or move the "
+                    "namespace with another strategy."
+                )
+
+
+async def lead_clients(session: Session, migration: Migration) -> Done | str:
+    """Let green replicate back, carry every position, and publish the document that leads the clients to green.
+
+    Blue goes on: until the move is completed `return_clients` leads them back.
+    """
+    from pulsar_fleet.clients.choice import require_led_to
+    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.migration.model import Phase
+    from pulsar_fleet.migration.prepare.lease import held, renew
+    from pulsar_fleet.migration.repoint.both_ways import replicate_back, set_reserved
+    from pulsar_fleet.replication.failover.client_move import carry
+
+    run, sides, moves = session.run, migration.sides, migration.moves
+    movement, documents = required_movement(run), ConnectionDocuments.open()
+    expected = documents.newest(movement.group)
+    carried, made = None, published_before(run, "", documents, movement, expected)
+    if made is None:
+        if documents.has_moved(movement.group, run.id) and (elsewhere := documents.current(movement.group)):
+            raise PreconditionFailed(
+                f"This run has led them to {movement.target}, and somebody has led them elsewhere since: "
+                f"{elsewhere.text()}. Nothing was changed. Move them again with move_clients; or undo this run: "
+                f"{command_line('abort', run.id)}."
+            )
+        require_led_to(documents, movement.group, movement.origin)
+        await migration.require_fresh_copy()
+        await replicate_back(sides, run, moves)
+        async with held(sides, run, movement.namespaces):
+            await set_reserved(sides, run, moves)
+            # The second time takes only what has changed meanwhile.
+            for _ in range(2):
+                carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
+                require_carried(session.conf, carried)
+            keep_clients(run, clients)
+            if session.stopping():
+                raise PreconditionFailed("Stopped before any client was moved.")
+            # Another run may have taken what this one had, while it stood still.
+            await renew(sides, run, [str(name) for name in movement.namespaces])
+            made = publish(run, "", documents, movement, expected)
+    for move in moves.moves:
+        run.ledger.enter_phase(run.id, str(move.namespace), Phase.MOVED, {"group": movement.group})
+    # Blue goes on, and the lease ends: somebody may have to lead them back while this run waits for the last of them.
+    await migration.restore()
+    said = published_text(made, documents)
+    return Done(said, carried) if carried else said
+
+
+async def look_moved(session: Session, migration: Migration) -> str | NotYet | Unmet:
+    """Whether every client of a migration has come to green; of those who have not the position is carried again."""
+    from pulsar_fleet.replication.failover.client_move import look_arrived
+
+    if ended := led_by_another(session.run):
+        return ended
+    movement, departure = required_movement(session.run), departure_of(session.run)
+    arrival = await look_arrived(migration.sides.blue, migration.sides.green, movement.namespaces, departure)
+    await asyncio.to_thread(session.run.artefacts.write_json, session.run.id, DEPARTURE, departure.to_json())
+    line = arrival.line(movement.origin, movement.target)
+    return line if arrival.is_done else NotYet(line)

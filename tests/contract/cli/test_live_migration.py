@@ -1,0 +1,203 @@
+"""`migrate` by a connection document: a namespace that the new cluster lacks, and applications that can return."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pulsar
+import pytest
+from tests.contract.cli.test_complete_move import unread
+from tests.support.live_application import LiveApplication
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.clients.store import ConnectionDocuments
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.runs.overrides import overrides_in
+from pulsar_fleet.ledger.ledger import Ledger
+
+DONE, REFUSED = 0, 4
+BOTH = ["blue", "green"]
+OLD = [b"-%d" % number for number in range(1, 101)]
+"""Stored before the application began; `idle` has read the first forty, and three more one by one."""
+READ = {*OLD[:40], OLD[50], OLD[60], OLD[70]}
+
+
+@dataclass
+class Lived:
+    """An application on blue that follows a document, and a subscription that nobody uses."""
+
+    shell: Shell
+    on_blue: AdminClient
+    on_green: AdminClient
+    topic: TopicName
+    live: LiveApplication
+    documents: ConnectionDocuments
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        live = ("--strategy", "replicate_then_move_clients", "--group", "orders")
+        return ("migrate", *self.shell.sides, "--namespaces", str(self.topic.namespace), *live)
+
+    async def command(self, *words: str) -> Said:
+        return await asyncio.to_thread(self.shell.run, *words)
+
+    async def lists(self) -> list[list[str]]:
+        documents = [await admin.namespace(self.topic.namespace) for admin in (self.on_blue, self.on_green)]
+        return [sorted((document or {}).get("replication_clusters") or []) for document in documents]
+
+    async def is_on(self, admin: AdminClient) -> bool:
+        stats = await admin.stats(self.topic)
+        return bool(stats["publishers"]) and bool(stats["subscriptions"]["application"]["consumers"])
+
+    async def nothing_is_lost(self) -> None:
+        async with asyncio.timeout(30):
+            while self.live.lost:
+                await asyncio.sleep(0.2)
+
+
+@pytest.fixture
+async def lived(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> AsyncIterator[Lived]:
+    topic = TopicName(new_namespace(), "events")
+    tenant, namespace = f"/tenants/{topic.namespace.tenant}", topic.namespace
+    await on_blue.put(tenant, {"adminRoles": [], "allowedClusters": [await on_blue.cluster_name()]})
+    await on_blue.put_namespace(namespace, {"replication_clusters": [await on_blue.cluster_name()]})
+    await on_blue.create_topic(topic)
+    await asyncio.to_thread(store, on_blue, str(topic))
+    assert shell.run("clients", "set", "orders", shell.sides[0], "--new", "--yes").state == DONE
+    with LiveApplication(shell.folder / "clients" / "orders.json", topic).running() as live:
+        await live.publish_more(100)
+        yield Lived(shell, on_blue, on_green, topic, live, documents)
+
+
+def store(admin: AdminClient, topic: str) -> None:
+    client = open_client(admin.connection)
+    idle = client.subscribe(topic, "idle", consumer_type=pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for content in OLD:
+        producer.send(content)
+    for _ in OLD:
+        message = idle.receive(10_000)
+        if message.data() in READ:
+            idle.acknowledge(message)
+    client.close()
+
+
+async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Lived) -> None:
+    live = lived.live
+    said = await lived.command(*lived.words, "--yes", "--json")
+    assert said.state == DONE, said.err
+    assert (lived.documents.newest("orders"), await lived.lists()) == (2, [BOTH, BOTH])
+    await live.publish_more(100)
+    assert await lived.is_on(lived.on_green)
+    left = {*OLD, *live.sent} - READ
+    assert await unread(lived.on_green, str(lived.topic), "idle", left) == left
+
+    run = said.document["runs"][0]["run"]
+    refused = await lived.command("abort", run, "--yes")
+    assert (refused.state, f"return-clients {run}" in refused.err) == (REFUSED, True), refused.err
+    for words in (("return-clients", run), lived_again(lived)):
+        moved = await lived.command(*words, "--yes")
+        assert moved.state == DONE, moved.err
+        await live.publish_more(100)
+    assert await lived.is_on(lived.on_green)
+    completed = await lived.command("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--yes")
+    assert (completed.state, await lived.lists()) == (DONE, [["blue"], ["green"]]), completed.err
+    await live.publish_more(100)
+    await lived.nothing_is_lost()
+    # Three moves, of about a hundred messages a second.
+    assert live.repeated < 300
+
+
+def lived_again(lived: Lived) -> tuple[str, ...]:
+    return ("move-clients", *lived.shell.sides, "--group", "orders", "--namespaces", str(lived.topic.namespace))
+
+
+async def test_a_move_that_returned_is_undone(lived: Lived) -> None:
+    live = lived.live
+    before = await lived.on_blue.namespace(lived.topic.namespace)
+    said = await lived.command(*lived.words, "--yes", "--json")
+    assert said.state == DONE, said.err
+    await live.publish_more(100)
+    run = said.document["runs"][0]["run"]
+    back = await lived.command("return-clients", run, "--yes")
+    assert back.state == DONE, back.err
+    await live.publish_more(50)
+    assert await lived.is_on(lived.on_blue)
+    # What it wrote there would stay there.
+    client = await asyncio.to_thread(open_client, lived.on_green.connection)
+    await asyncio.to_thread(client.create_producer, str(lived.topic))
+    refused = await lived.command("abort", run, "--yes")
+    assert (refused.state, "connected to green still" in refused.err) == (REFUSED, True), refused.err
+    await asyncio.to_thread(client.close)
+    undone = await lived.command("abort", run, "--yes")
+    assert undone.state == DONE, undone.err
+    assert await lived.on_green.namespace(lived.topic.namespace) is None
+    assert await lived.on_blue.namespace(lived.topic.namespace) == before
+    await live.publish_more(100)
+    await lived.nothing_is_lost()
+
+
+async def test_a_run_that_died_when_it_had_published_goes_on(lived: Lived) -> None:
+    shell = lived.shell
+    with subprocess.Popen(
+        shell.command(*lived.words, "--yes"), env=shell.environment, cwd=shell.folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        async with asyncio.timeout(120):
+            while lived.documents.newest("orders") == 1:
+                await asyncio.sleep(0.01)
+        process.kill()
+        assert process.stderr is not None
+        (run,) = {*re.findall(r"migrate --resume (\S+)", process.stderr.read())}
+    await lived.live.publish_more(100)
+    resumed = await lived.command("migrate", "--resume", run, "--yes")
+    assert resumed.state == DONE, resumed.err
+    assert "they can return" in resumed.out, resumed.out
+    assert (lived.documents.newest("orders"), await lived.is_on(lived.on_green)) == (2, True)
+    # The settings of blue are its own again.
+    assert overrides_in(await lived.on_blue.namespace(lived.topic.namespace) or {}) is None
+    assert live_phases(run) == {"moved"}
+    await lived.nothing_is_lost()
+
+
+def live_phases(run: str) -> set[str]:
+    newest = {entry.namespace: entry.phase for entry in Ledger.open().phases(run)}
+    return {*newest.values()}
+
+
+async def test_a_copy_is_undone_before_clients_move(lived: Lived) -> None:
+    before = await lived.on_blue.namespace(lived.topic.namespace)
+    stopped = await asyncio.to_thread(lived.shell.interrupted, *lived.words, "--yes", after="verify_copy")
+    run = re.search(r"Undo it with:  pulsar-fleet abort (\S+)", stopped.err)
+    assert run, stopped.err
+    undone = await lived.command("abort", run[1], "--yes")
+    assert undone.state == DONE, undone.err
+    assert await lived.on_green.namespace(lived.topic.namespace) is None
+    assert await lived.on_blue.namespace(lived.topic.namespace) == before
+    assert lived.documents.newest("orders") == 1
+    await lived.live.publish_more(50)
+
+
+async def test_what_cannot_be_moved_so_is_refused(lived: Lived) -> None:
+    strategy = ("--strategy", "replicate_then_move_clients")
+    words = ("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--dry-run")
+    for options, problem in (
+        (strategy, "The group '' and the strategy 'replicate_then_move_clients' do not belong together"),
+        (("--group", "orders"), "The group 'orders' and the strategy 'auto' do not belong together"),
+        ((*strategy, "--group", "others"), "has no connection document of 'others'"),
+        ((*strategy, "--group", "orders", "--service-url", "pulsar://127.0.0.1:1"), "127.0.0.1:1"),
+    ):
+        said = await lived.command(*words, *options)
+        assert (said.state != DONE, problem in said.err) == (True, True), said.err
+    assert (await lived.lists(), lived.documents.newest("orders")) == ([["blue"], []], 1)
