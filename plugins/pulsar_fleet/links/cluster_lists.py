@@ -217,6 +217,13 @@ async def topics_without(
     return frozenset(topic for topic in topics if cluster not in own.get(topic, listed))
 
 
+async def own_lists_without(blue: AdminClient, namespace: NamespaceName, cluster: str) -> tuple[TopicName, ...]:
+    """The topics of a namespace, never partitions, with a list of their own that does not name `cluster`."""
+    async with TopicPolicyReader(blue, None) as reader:
+        own = lists_of_topics(await reader.read(namespace))
+    return tuple(sorted(topic for topic, clusters in own.items() if cluster not in clusters))
+
+
 async def topics_with(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> tuple[TopicName, ...]:
     """Those of the topics that name `cluster` in a list of their own; two calls for each."""
     return tuple(topic for topic, listed in (await _listing(blue, cluster, topics)).items() if listed)

@@ -82,7 +82,7 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         await settle_back(green, run, moves)
         back, returning = await end_back(green, run, moves)
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
-        await require_unwritten(green, run)
+        await require_unwritten(blue, green, run)
         in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)
     await release(sides, run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,7 @@ from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
-from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.text import command_line, listed
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
@@ -31,7 +30,7 @@ from pulsar_fleet.migration.prepare.lease import held, release, renew_while_wait
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.proof.reader import Job, ProofReader
-from pulsar_fleet.migration.repoint.both_ways import begun_back
+from pulsar_fleet.migration.repoint.both_ways import begun_back, may_have_led
 from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.scope import parse_scope, resolve
@@ -293,8 +292,9 @@ class Migration(_Procedure):
         async with self.sides.open() as (blue, green):
             for move in self.moves.moves:
                 await require_copied_topics(blue, move, self.run)
-                back = str(move.namespace) in begun
-                await require_fresh(blue, green, move, self.run, max_age_minutes=age, replicates_back=back)
+                before = begun.get(str(move.namespace))
+                relisted = before.topics if before else None
+                await require_fresh(blue, green, move, self.run, max_age_minutes=age, relisted=relisted)
 
     async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
         """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing.
@@ -333,23 +333,36 @@ class Migration(_Procedure):
 
     async def restore(self) -> tuple[str, ...] | None:
         """As for every procedure; deletion of inactive topics is restored on request."""
-        if self.are_clients_moved:
-            return await self._restore_settings(delete_topics=True, replicates=True)
+        if (moves := find_moves(self.run)) and moves.move_clients:
+            # Blue goes on. Once applications may be on green, both clusters replicate to each other for good.
+            return await self._restore_settings(delete_topics=True, replicates=may_have_led(self.run))
         return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
 
     @property
     def are_clients_moved(self) -> bool:
-        """Whether a document has led the applications to green in this run, and they have not returned.
+        """Whether this run has led its applications to green, and they are there, whoever has led them last.
 
-        By the document: a process may have died before it entered the phase.
+        :raises PreconditionFailed: they were led elsewhere since. What both clusters have by now is no copy that this
+            run could go on with.
         """
         moves = find_moves(self.run)
-        if moves is None or not moves.move_clients:
+        if moves is None or not moves.move_clients or not may_have_led(self.run):
             return False
-        with suppress(InvalidRequest, OSError):
-            if published := ConnectionDocuments.open().current(self.request.group):
-                return published.run == self.run.id
-        return Reached.of(self.run).all(moves, Phase.MOVED)
+        documents = ConnectionDocuments.open()
+        published = documents.current(self.request.group)
+        if published is None:
+            return Reached.of(self.run).all(moves, Phase.MOVED)
+        own = next((one.version for one in documents.history(self.request.group) if one.run == self.run.id), None)
+        if own is None or own > published.version:
+            # It has died before it had published.
+            return False
+        if published.cluster != moves.green:
+            raise PreconditionFailed(
+                f"This run has led the applications to {moves.green}, and they were led elsewhere since: "
+                f"{published.text()}. It does nothing more. Where both clusters replicate, move them again with "
+                f"move_clients; or undo this run: {command_line('abort', self.run.id)}."
+            )
+        return True
 
 
 def wave_run_id(first: str, wave: int) -> str:

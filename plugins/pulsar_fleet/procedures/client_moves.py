@@ -179,8 +179,8 @@ async def return_clients(session: Session) -> Done | str:
         _enter_phases(run, movement)
         return published_text(made, documents)
     _require_moved_by(documents, movement, session.conf["run"])
-    # What the other cluster has of leases it has as well.
-    await _require_free(session, movement.namespaces, also_unread=True)
+    # What the other cluster has of leases it has as well. A migration that is taken back may have died with its own.
+    await _require_free(session, movement.namespaces, run=_moved(session), also_unread=True)
     carried, clients, uncarried = await _carried_back(session, movement)
     # It answers, and nobody has ended the namespaces there meanwhile.
     await require_open(session.clusters["target"], movement.namespaces)
@@ -230,16 +230,19 @@ async def _answers(session: Session) -> bool:
     return True
 
 
-async def _require_free(session: Session, namespaces: tuple[NamespaceName, ...], *, also_unread: bool = False) -> None:
+async def _require_free(
+    session: Session, namespaces: tuple[NamespaceName, ...], *, run: Run | None = None, also_unread: bool = False
+) -> None:
     """Refuse namespaces that a migration has now, and a record of that which cannot be read.
 
+    :param run: that may have them; by default the session's own.
     :param also_unread: go on without a record that cannot be read.
     """
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.prepare.lease import require_free
 
     sides = Sides(*_sides(session), retry_seconds=_REACH_SECONDS)
-    if (unread := await require_free(sides, session.run, namespaces)) and not also_unread:
+    if (unread := await require_free(sides, run or session.run, namespaces)) and not also_unread:
         raise unread
 
 
@@ -290,6 +293,9 @@ def _enter_phases(run: Run, movement: Movement) -> None:
         return
     phase = Phase.MOVED if is_there else Phase.REPLICATED
     for namespace in movement.namespaces:
+        if not run.ledger.entered(first.run_id, str(namespace), Phase.MOVED):
+            # It died when it had published.
+            run.ledger.enter_phase(first.run_id, str(namespace), Phase.MOVED, {"by": run.id})
         run.ledger.enter_phase(first.run_id, str(namespace), phase, {"by": run.id})
 
 

@@ -273,7 +273,7 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.migration.model import Phase
-    from pulsar_fleet.migration.prepare.lease import held, renew
+    from pulsar_fleet.migration.prepare.lease import held, release, renew
     from pulsar_fleet.migration.repoint.both_ways import replicate_back, set_reserved
     from pulsar_fleet.replication.failover.client_move import carry
 
@@ -282,12 +282,9 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
     expected = documents.newest(movement.group)
     carried, made = None, published_before(run, "", documents, movement, expected)
     if made is None:
-        if documents.has_moved(movement.group, run.id) and (elsewhere := documents.current(movement.group)):
-            raise PreconditionFailed(
-                f"This run has led them to {movement.target}, and somebody has led them elsewhere since: "
-                f"{elsewhere.text()}. Nothing was changed. Move them again with move_clients; or undo this run: "
-                f"{command_line('abort', run.id)}."
-            )
+        if migration.are_clients_moved:
+            # By another run, which has the cursors now.
+            return f"The clients of {movement.group} are on {movement.target} already."
         require_led_to(documents, movement.group, movement.origin)
         await migration.require_fresh_copy()
         await replicate_back(sides, run, moves)
@@ -297,16 +294,20 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
             for _ in range(2):
                 carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
                 require_carried(session.conf, carried)
-            keep_clients(run, clients)
             if session.stopping():
                 raise PreconditionFailed("Stopped before any client was moved.")
+            # Stored first: an abort takes it that somebody is on the other cluster from here on.
+            keep_clients(run, clients)
             # Another run may have taken what this one had, while it stood still.
             await renew(sides, run, [str(name) for name in movement.namespaces])
             made = publish(run, "", documents, movement, expected)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.MOVED, {"group": movement.group})
     # Blue goes on, and the lease ends: somebody may have to lead them back while this run waits for the last of them.
-    await migration.restore()
+    try:
+        await migration.restore()
+    finally:
+        await release(sides, run)
     said = published_text(made, documents)
     return Done(said, carried) if carried else said
 

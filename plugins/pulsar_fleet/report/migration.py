@@ -119,6 +119,8 @@ def _headline(
         migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
         cut = "led to the new cluster" if moves and moves.move_clients else "cut over"
         state = f"Already {cut}: {listed(migrated)}." if migrated else f"No namespace was {cut}: nothing lost."
+        if moves and moves.move_clients and not migrated and any(entry.phase == Phase.MOVED for entry in phases):
+            state = f"They were led to {moves.green} and back: both clusters replicate until this run is undone."
         return failure_line(failed), f"{state}{failure_details(failed)}"
     if moves and all(entry.phase == Phase.MOVED for entry in _newest(phases).values()):
         # The namespaces of the wave, of which each has one.

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -198,19 +198,21 @@ async def require_fresh(
     run: Run,
     *,
     max_age_minutes: float,
-    replicates_back: bool = False,
+    relisted: Collection[TopicName] | None = None,
 ) -> None:
     """Refuse with `PreconditionFailed` when the proof of this namespace is too old or stale; changes nothing.
 
-    :param replicates_back: green replicates to blue by now: its list is another one, and it stores markers of its own.
+    :param relisted: green replicates to blue by now: its list is another one, and those of these topics, and it stores
+        markers of its own. None: it does not.
     """
     document = (run.stored(BASELINE) or {}).get(str(move.namespace))
     baseline = ProofBaseline.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
-    if baseline and replicates_back:
-        listed_then = baseline.green.get(_CLUSTERS)
-        now = replace(now, green={**now.green, **({_CLUSTERS: listed_then} if listed_then else {})})
-    grows = baseline and not replicates_back and not _takes_clients(run, move)
+    if baseline and relisted is not None:
+        changed = {_CLUSTERS, *(f"{scope} policies of {topic}" for topic in relisted for scope in Scope)}
+        then = {key: value for key, value in baseline.green.items() if key in changed}
+        now = replace(now, green={**{key: value for key, value in now.green.items() if key not in changed}, **then})
+    grows = baseline and relisted is None and not _takes_clients(run, move)
     growth = await _growth(blue, green, baseline, move, run) if baseline and grows else ()
     if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes, clusters=names_of(blue, green)):
         raise PreconditionFailed(refusal_text(findings, f"{move.namespace} was not cut over, and not flagged."))

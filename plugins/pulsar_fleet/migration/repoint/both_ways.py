@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.clients.store import Publication, publications
@@ -13,7 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.text import command_line, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import (
@@ -21,17 +20,17 @@ from pulsar_fleet.links.cluster_lists import (
     begin_replication,
     disallow_cluster,
     end_replication,
+    own_lists_without,
     register_cluster,
-    topics_without,
 )
-from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.links.partition_stats import internal_stats_documents, required_internal_stats, stats_of
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
-from pulsar_fleet.migration.artefacts import BOTH_WAYS
+from pulsar_fleet.migration.artefacts import BOTH_WAYS, DEPARTURE, MOVEMENT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import end_on_green
-from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding
 from pulsar_fleet.migration.prepare.target import prepare_deleted, read_reserved_subscriptions
@@ -41,7 +40,7 @@ from pulsar_fleet.snapshot.resources import read_partition_counts
 _LINKED_SECONDS = 60.0
 _CONCURRENT_PARTITIONS = 16
 _MOST = 5
-_MOST_LOOKED_AT = 1_000
+_MOST_LOOKED_AT, _AT_ONCE = 1_000, 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class Before(Document):
     """What green had of blue before the run.
 
     :param clusters: to which it replicated the namespace.
-    :param topics: those that it did not replicate to blue.
+    :param topics: those with a list of their own that did not name blue.
     :param allowed: whether the tenant's namespaces might replicate to blue.
     :param ends: topic → its last entry when an abort found that blue had all of it, and ended the replication.
     """
@@ -79,10 +78,9 @@ async def replicate_back(sides: Sides, run: Run, moves: Moves) -> None:
         for move in moves.moves:
             if (before := begun_back(run).get(str(move.namespace))) is None:
                 document = await green.namespace(move.namespace)
-                missing = await topics_without(green, move.namespace, moves.blue, move.topics)
                 before = Before(
                     clusters=tuple((document or {}).get("replication_clusters") or ()),
-                    topics=tuple(sorted(topic for topic in missing if topic.persistent)),
+                    topics=await own_lists_without(green, move.namespace, moves.blue),
                     allowed=allowed[move.namespace.tenant],
                 )
                 # Stored first: an abort ends what this run has begun, and nothing else.
@@ -161,22 +159,20 @@ async def require_returned(sides: Sides, run: Run, moves: Moves) -> None:
     for one in published:
         if _is_led_to_green(one, moves):
             raise PreconditionFailed(f"{one.text()}: nothing was undone. {_lead_back(one, sides)} Then abort again.")
-    was_moved = _were_moved(run, moves)
-    known = {name for one in published for name in one.namespaces}
-    if was_moved and not known.issuperset(was_moved):
+    group = (run.stored(MOVEMENT) or {}).get("group")
+    if may_have_led(run) and group not in {one.group for one in published}:
         raise PreconditionFailed(
-            f"The applications of {listed(was_moved)} were moved to {moves.green}, and no connection document that "
-            "this process can read says that they were led back: nothing was undone. Undo it where the documents are."
+            f"The applications of {group} were led to {moves.green}, and this process can read no connection document "
+            "that says that they were led back: nothing was undone. Undo it where the documents are."
         )
     async with sides.open() as (blue, green):
         unsent = list[TopicName]()
-        for move, topics in await _written_back(green, run, moves):
-            for topic, internal in topics.items():
-                entries = Ledgers.of(internal)
-                confirmed = replicated_up_to(entries, internal, moves.blue) or 0
-                # Copies of what blue's applications write now follow behind.
-                if topic not in move.ended and await _holds_own(blue, green, topic, entries, confirmed):
-                    unsent.append(topic)
+        for topic, internal in (await _written_back(green, run, moves)).items():
+            entries = Ledgers.of(internal)
+            confirmed = replicated_up_to(entries, internal, moves.blue) or 0
+            # Copies of what blue's applications write now follow behind.
+            if await _holds_own(blue, green, topic, entries, confirmed):
+                unsent.append(topic)
     if unsent:
         raise PreconditionFailed(
             f"{moves.blue} has not confirmed every message of {listed(unsent, _MOST)} on {moves.green}, where "
@@ -186,9 +182,9 @@ async def require_returned(sides: Sides, run: Run, moves: Moves) -> None:
         )
 
 
-def _were_moved(run: Run, moves: Moves) -> list[str]:
-    names = [str(move.namespace) for move in moves.moves]
-    return [name for name in names if run.ledger.entered(run.id, name, Phase.MOVED)]
+def may_have_led(run: Run) -> bool:
+    """Whether the run may have led applications to green: who was connected is stored right before it publishes."""
+    return run.stored(DEPARTURE) is not None
 
 
 def _is_led_to_green(one: Publication, moves: Moves) -> bool:
@@ -203,42 +199,46 @@ def _lead_back(one: Publication, sides: Sides) -> str:
     return f"Lead them back first, with their positions: {command_line('move-clients', *words)}."
 
 
-async def _written_back(green: AdminClient, run: Run, moves: Moves) -> list[tuple[Move, dict[TopicName, JsonObject]]]:
+async def _written_back(green: AdminClient, run: Run, moves: Moves) -> dict[TopicName, JsonObject]:
     """The topics of green into which applications may have written, with their `internalStats`; refuses a client there.
 
-    Where nobody was led to green a link that never connected must not keep the run. Those of a namespace of which an
-    earlier try has ended the replication are left out.
+    Where nobody was led to green a link that never connected must not keep the run. Left out is what an earlier try has
+    found settled, and what its owner has ended.
     """
-    found, used, was_moved = list[tuple[Move, dict[TopicName, JsonObject]]](), list[str](), _were_moved(run, moves)
-    for move in moves.moves:
-        before, document = begun_back(run).get(str(move.namespace)), await green.namespace(move.namespace)
-        if before is None or document is None or str(move.namespace) not in was_moved:
+    topics, settled = list[TopicName](), dict[str, str]()
+    for move in moves.moves if may_have_led(run) else ():
+        before = begun_back(run).get(str(move.namespace))
+        if before and await green.namespace(move.namespace) is not None:
+            settled |= before.ends
+            counts = await read_partition_counts(green, move.namespace)
+            stored = [part for topic, count in counts.items() if topic.persistent for part in topic.partitions(count)]
+            topics += [topic for topic in stored if topic not in move.ended]
+    used, exist = list[str](), list[TopicName]()
+    for topic, stats in (await stats_of(green, topics, precise=False)).items():
+        if isinstance(stats, NotFound):
             continue
-        if before.ends and moves.blue not in (document.get("replication_clusters") or ()):
-            continue
-        counts = await read_partition_counts(green, move.namespace)
-        topics = [part for topic, count in counts.items() if topic.persistent for part in topic.partitions(count)]
-        found.append((move, internal := dict[TopicName, JsonObject]()))
-        for topic, stats in (await stats_of(green, topics, precise=False)).items():
-            if isinstance(stats, NotFound):
-                continue
-            if isinstance(stats, FleetError):
-                raise stats
-            used += [f"{client} on {topic}" for client in stats.clients]
-            internal[topic] = await green.internal_stats(topic)
+        if isinstance(stats, FleetError):
+            raise stats
+        used += [f"{client} on {topic}" for client in stats.clients]
+        exist.append(topic)
     if used:
         raise PreconditionFailed(
             f"{listed(used, _MOST)}: connected to {moves.green} still, and what it writes there would stay there. "
             f"Restart it with the address of {moves.blue}, then abort again.",
             cluster=green.connection.name,
         )
-    return found
+    found = await required_internal_stats(green, exist)
+    return {topic: row for topic, row in found.items() if settled.get(str(topic)) != str(row["lastConfirmedEntry"])}
 
 
 async def _holds_own(blue: AdminClient, green: AdminClient, topic: TopicName, entries: Ledgers, begin: int) -> bool:
     """Whether a producer of green, and no replicator, has written one of these entries. Looks at the first thousand."""
     copies, end = Copies(blue, green, topic, Ledgers(()), entries), min(len(entries), begin + _MOST_LOOKED_AT)
-    return True in await asyncio.gather(*(copies.is_original(index) for index in range(begin, end)))
+    for start in range(begin, end, _AT_ONCE):
+        chunk = range(start, min(start + _AT_ONCE, end))
+        if True in await asyncio.gather(*(copies.is_original(index) for index in chunk)):
+            return True
+    return False
 
 
 async def settle_back(green: AdminClient, run: Run, moves: Moves) -> None:
@@ -246,37 +246,43 @@ async def settle_back(green: AdminClient, run: Run, moves: Moves) -> None:
 
     :raises PreconditionFailed: it has not after a minute, or a client has come. Nothing was removed from green.
     """
-    end = time.monotonic() + _LINKED_SECONDS
-    while True:
-        ends, unsent = dict[str, dict[str, str]](), list[TopicName]()
-        for move, topics in await _written_back(green, run, moves):
-            for topic, internal in topics.items():
-                entries = Ledgers.of(internal)
-                if topic not in move.ended and (replicated_up_to(entries, internal, moves.blue) or 0) < len(entries):
-                    unsent.append(topic)
-            ends[str(move.namespace)] = {str(topic): str(row["lastConfirmedEntry"]) for topic, row in topics.items()}
-        if not unsent:
-            before = begun_back(run)
-            _store(run, {name: replace(before[name], ends=rows) for name, rows in ends.items()})
-            return
-        if time.monotonic() > end:
+    waiting = await _written_back(green, run, moves)
+    end, before = time.monotonic() + _LINKED_SECONDS, begun_back(run)
+    while waiting:
+        settled = {topic: row for topic, row in waiting.items() if _has_all(row, moves.blue)}
+        for topic, row in settled.items():
+            own = before[str(topic.namespace)]
+            before[str(topic.namespace)] = replace(own, ends={**own.ends, str(topic): str(row["lastConfirmedEntry"])})
+        _store(run, before)
+        unsent = [topic for topic in waiting if topic not in settled]
+        if unsent and time.monotonic() > end:
             raise PreconditionFailed(
                 f"{moves.blue} has not confirmed every message of {listed(unsent, _MOST)} on {moves.green}: nothing is "
                 f"removed from there, and {moves.green} replicates to {moves.blue} still. Repair that link, then abort "
                 "again.",
                 cluster=green.connection.name,
             )
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5 if unsent else 0)
+        waiting = await required_internal_stats(green, unsent)
 
 
-async def require_unwritten(green: AdminClient, run: Run) -> None:
+def _has_all(internal: JsonObject, cluster: str) -> bool:
+    entries = Ledgers.of(internal)
+    return (replicated_up_to(entries, internal, cluster) or 0) >= len(entries)
+
+
+async def require_unwritten(blue: AdminClient, green: AdminClient, run: Run) -> None:
     """Refuse to remove from green what was written there since `settle_back`: blue does not have it."""
-    written = []
+    written = list[str]()
     for before in begun_back(run).values():
-        for topic, end in before.ends.items():
-            with suppress(NotFound):
-                if str((await green.internal_stats(TopicName.parse(topic)))["lastConfirmedEntry"]) != end:
-                    written.append(topic)
+        for topic, stats in (await internal_stats_documents(green, map(TopicName.parse, before.ends))).items():
+            if isinstance(stats, NotFound):
+                continue
+            if isinstance(stats, FleetError):
+                raise stats
+            entries, end = Ledgers.of(stats), Position.parse(before.ends[str(topic)])
+            if await _holds_own(blue, green, topic, entries, entries.index_after(end)):
+                written.append(str(topic))
     if written:
         raise PreconditionFailed(
             f"{listed(written, _MOST)}: somebody has written there while this run was undone. Nothing more is removed "
