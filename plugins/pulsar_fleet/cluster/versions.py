@@ -73,6 +73,8 @@ RELEASES: tuple[Release, ...] = (
             "ones that were set before the local ones are not seen after it.",
             "It loses a policy of a topic that is set before the last one can be read; here each is read back first.",
             "Some of its setters of a global policy write all local policies of the topic as global ones.",
+            "It forgets the bundles with which a namespace was created when its first affinity is set before they are "
+            "loaded; here they are loaded first.",
             "Its replicator writes no source position into the copies: their entries are found by producer, sequence "
             "id and publish time.",
         ),
@@ -84,7 +86,8 @@ RELEASES: tuple[Release, ...] = (
         redirects=frozenset(Redirect),
         differences=(
             "It lacks `allowed_topic_property_keys_for_metrics` and a topic's `subscriptionExpirationTimeInMinutes`.",
-            "It forgets the bundles with which a namespace was created when its first affinity is set.",
+            "It forgets the bundles with which a namespace was created when its first affinity, or its flag, is set "
+            "before they are loaded; here they are loaded first.",
         ),
     ),
     Release(line="4.2", measured="4.2.4", roles=frozenset(Role), redirects=frozenset(Redirect)),

@@ -150,7 +150,7 @@ async def fill(admin: AdminClient, version: str) -> None:
     # Without topics: a broker does not load a new one while the other cluster cannot be reached.
     await admin.put(f"/namespaces/{LISTED.path}", {"replication_clusters": ["blue", "third"]})
     for namespace in (NEW, EXISTING):
-        await admin.put(f"/namespaces/{namespace.path}", at_creation(version))
+        await admin.put(f"/namespaces/{namespace.path}", AT_CREATION)
         topic = TopicName(namespace, EVENTS)
         await admin.create_partitioned_topic(topic, 2)
         await set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS)
@@ -159,11 +159,6 @@ async def fill(admin: AdminClient, version: str) -> None:
     await set_all(admin, f"/{topic.path}", TOPIC_SETTINGS)
     shared = tuple((path, other(body), query) for path, body, query in TOPIC_SETTINGS if path not in NOT_GLOBAL)
     await set_all(admin, f"/{topic.path}", shared, GLOBAL)
-
-
-def at_creation(version: str) -> JsonObject:
-    """A broker before 4.2 forgets other bundles than the default ones at the first setting of an affinity."""
-    return {field: value for field, value in AT_CREATION.items() if field != "bundles" or is_supported("4.2", version)}
 
 
 def other(body: Json) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from pulsar_fleet.cluster.admin.bundle_guard import store_bundles
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.admin.shadow_guard import ShadowGuard
@@ -13,7 +14,7 @@ ADMIN = "/admin/v2"
 
 
 class AdminVerbs:
-    """Calls for procedures that derive paths from a catalogue; every write passes the guard of shadow topics.
+    """Calls for procedures that derive paths from a catalogue; every write passes the guards.
 
     :param deletes_shadows_alone: see `ShadowGuard`.
     """
@@ -51,9 +52,11 @@ class AdminVerbs:
     async def send(self, call: Call) -> None:
         """Send a planned call.
 
-        :raises PreconditionFailed: a shadow topic would delete data of its source; nothing was sent.
+        :raises PreconditionFailed: a shadow topic would delete data of its source, or a namespace could lose its
+            bundles; nothing was sent.
         """
         await self._shadow_guard.check(call)
+        await store_bundles(self.http, ADMIN, call)
         await self.http.call(
             call.method,
             ADMIN + call.path,

@@ -1,7 +1,7 @@
 """Every known defect of brokers, and those of one version (pure).
 
 `docs/known_defects.md` has this table. Sources: the release notes of 4.0.9 to 4.0.14, 4.2.1 to 4.2.5 and 5.0.0, and the
-threads of the changes. A patch of a line is named only where these name it.
+threads of the changes; of 4.0.8 what `bundles-replaced` says. A patch of a line is named only where these name it.
 """
 
 from __future__ import annotations
@@ -393,6 +393,18 @@ BROKER_DEFECTS: tuple[BrokerDefect, ...] = (
         seen="The log has `Failed to get migration cluster URL`, and lookups of all topics end by time-out meanwhile.",
         remedy="restart the applications one after another, or connect them to the new cluster.",
         issues=("apache/pulsar#26051",),
+        evidence=Evidence.MEASURED,
+    ),
+    BrokerDefect(
+        id="bundles-replaced",
+        symptom="The first affinity of a namespace, or its flag of a migration, replaces the bundles with which it was "
+        "created, if no broker has loaded them before.",
+        spans=fixed_in("4.0.8"),
+        condition=Condition.SYMPTOM,
+        seen="A new namespace has one bundle after its anti-affinity group was set, or the default number.",
+        remedy="before such a call by hand, ask for the bundle of a topic in the namespace (pulsar-admin topics "
+        "bundle-range), as every procedure does.",
+        issues=("apache/pulsar#24762", "apache/pulsar#23897"),
         evidence=Evidence.MEASURED,
     ),
     BrokerDefect(
