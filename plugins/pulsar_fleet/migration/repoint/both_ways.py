@@ -286,7 +286,7 @@ async def require_unwritten(blue: AdminClient, green: AdminClient, run: Run) -> 
     if written:
         raise PreconditionFailed(
             f"{listed(written, _MOST)}: somebody has written there while this run was undone. Nothing more is removed "
-            "from that cluster. Find who it is; then read these topics, or delete them where nobody needs that.",
+            "from that cluster. Find out who. When these messages are read, delete the topics there, then abort again.",
             cluster=green.connection.name,
         )
 
