@@ -213,7 +213,7 @@ class Migration(_Procedure):
         parse_waivers(request.waivers)
         if (request.strategy == Strategy.MOVE_CLIENTS) != bool(request.group):
             raise InvalidRequest(
-                f"The group {request.group!r} and the strategy {request.strategy!r} do not belong together: "
+                f"The group {request.group or ''!r} and the strategy {request.strategy!r} do not belong together: "
                 f"{Strategy.MOVE_CLIENTS} moves the clients of one group, and only that. Set both, or neither."
             )
         if request.group:
@@ -283,7 +283,7 @@ class Migration(_Procedure):
             continues=continues,
             dag_parsing=self.dag_parsing,
             unload=self.request.unload_terminated_topics,
-            group=self.request.group,
+            group=self.request.group or "",
         )
 
     async def require_fresh_copy(self) -> None:
@@ -348,11 +348,11 @@ class Migration(_Procedure):
         moves = find_moves(self.run)
         if moves is None or not moves.move_clients or not may_have_led(self.run):
             return False
-        documents = ConnectionDocuments.open()
-        published = documents.current(self.request.group)
+        documents, group = ConnectionDocuments.open(), self.request.group or ""
+        published = documents.current(group)
         if published is None:
             return Reached.of(self.run).all(moves, Phase.MOVED)
-        own = next((one.version for one in documents.history(self.request.group) if one.run == self.run.id), None)
+        own = next((one.version for one in documents.history(group) if one.run == self.run.id), None)
         if own is None or own > published.version:
             # It has died before it had published.
             return False

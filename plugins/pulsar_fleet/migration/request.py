@@ -70,7 +70,7 @@ class Request:
 class MigrationRequest(Request):
     """The settings of a migration.
 
-    :param group: the applications that `replicate_then_move_clients` moves by their connection document.
+    :param group: the applications that `replicate_then_move_clients` moves by their connection document; else None.
     :param continues: the run whose plan of waves this run continues; `wave` is the number of its wave in that plan.
     """
 
@@ -83,7 +83,7 @@ class MigrationRequest(Request):
     individually_acknowledged: str = "carry"
     delete_inactive_topics_on_blue: bool = False
     remove_topics_on_blue: bool = False
-    group: str = ""
+    group: str | None = None
     continues: str | None = None
     wave: int = 1
 

@@ -39,7 +39,8 @@ def asked(conf: JsonObject) -> ConnectionDocument:
     """The document that the settings ask for; `InvalidRequest` where no client could follow it."""
     from pulsar_fleet.clients.choice import asked_document
 
-    return asked_document(conf["service_url"], conf["trust_file"], conf["auth_plugin"], conf["auth_parameters"])
+    names = ("service_url", "trust_file", "auth_plugin", "auth_parameters")
+    return asked_document(*(conf[name] or "" for name in names))
 
 
 async def decide(
@@ -159,7 +160,7 @@ def keep_clients(run: Run, clients: tuple[ConnectedClient, ...]) -> None:
 
 
 def published_before(
-    run: Run, why: str, documents: ConnectionDocuments, movement: Movement, expected: int
+    run: Run, why: str | None, documents: ConnectionDocuments, movement: Movement, expected: int
 ) -> Publication | None:
     """What this run has published in an earlier try; again, where the process died before every file was there."""
     published = documents.current(movement.group)
@@ -168,7 +169,9 @@ def published_before(
     return publish(run, why, documents, movement, expected) if documents.problem(movement.group) else published
 
 
-def publish(run: Run, why: str, documents: ConnectionDocuments, movement: Movement, expected: int) -> Publication:
+def publish(
+    run: Run, why: str | None, documents: ConnectionDocuments, movement: Movement, expected: int
+) -> Publication:
     """Lead the clients.
 
     :param expected: the newest version when the caller began.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces
 
+# Airflow's form does not start a run while a text that may not be null is empty.
 _ARRIVAL = {
     "arrival_minutes": setting(
         10,
@@ -22,33 +23,35 @@ _ARRIVAL = {
         description="Move the clients also where positions of subscriptions could not be carried: what these have "
         "acknowledged may be delivered again, and what they have not may be lost.",
     ),
-    "why": setting("", type="string", title="Why", description="For those who read the history of the group."),
+    "why": setting(
+        None, type=["null", "string"], title="Why", description="For those who read the history of the group."
+    ),
 }
 
 FOLLOWED = {
     "service_url": setting(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Service URL",
         description="What applications use to reach the target, such as a proxy. Empty: as in its last document, "
         "else the addresses of applications of the connection, else its service URL.",
     ),
     "trust_file": setting(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Trust file",
         description="PEM file with the trusted certificates, on the hosts of the applications. Empty: as in the last "
         "document for the target.",
     ),
     "auth_plugin": setting(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Authentication plugin",
         description="Class of Java's client. Empty: as in the last document for the target.",
     ),
     "auth_parameters": setting(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Authentication parameters",
         description="Of that class: a file on the hosts of the applications, file:///etc/pulsar/token.",
     ),

@@ -199,7 +199,7 @@ SETTINGS = {
     ),
     "group": _own(
         "group",
-        "string",
+        ["null", "string"],
         title="Group",
         group="Clients",
         description="With replicate_then_move_clients: the applications that use these namespaces and follow the "
