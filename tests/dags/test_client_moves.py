@@ -21,19 +21,25 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 pytestmark = pytest.mark.replication
 
 
+@pytest.fixture
+def documents(blue: ClusterConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectionDocuments:
+    """A document that leads applications to blue."""
+    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path))
+    documents, document = ConnectionDocuments.open(), ConnectionDocument(service_url=str(blue.service_url))
+    documents.publish("orders", document, cluster="blue", by="a test", why="", expected=0)
+    return documents
+
+
 def test_applications_move_and_come_back(
     play: Callable[..., Any],
     blue: ClusterConnection,
     green: ClusterConnection,
     new_namespace: Callable[[], NamespaceName],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    documents: ConnectionDocuments,
 ) -> None:
-    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path))
-    namespace, documents = new_namespace(), ConnectionDocuments.open()
+    namespace = new_namespace()
     topic = asyncio.run(make(blue, green, namespace))
-    document = ConnectionDocument(service_url=str(blue.service_url))
-    documents.publish("orders", document, cluster="blue", by="a test", why="", expected=0)
     conf = {"group": "orders", "namespaces": [str(namespace)], "auto_approve": True}
     with LiveApplication(tmp_path / "orders.json", topic).running() as live:
         asyncio.run(live.publish_more(50))
@@ -57,13 +63,10 @@ def test_a_namespace_moves_with_its_applications_and_comes_back(
     green: ClusterConnection,
     new_namespace: Callable[[], NamespaceName],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    documents: ConnectionDocuments,
 ) -> None:
-    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path))
-    topic, documents = TopicName(new_namespace(), "events"), ConnectionDocuments.open()
+    topic = TopicName(new_namespace(), "events")
     asyncio.run(make_on_one(blue, topic))
-    document = ConnectionDocument(service_url=str(blue.service_url))
-    documents.publish("orders", document, cluster="blue", by="a test", why="", expected=0)
     conf = {"strategy": "replicate_then_move_clients", "group": "orders", "namespaces": [str(topic.namespace)]}
     with LiveApplication(tmp_path / "orders.json", topic).running() as live:
         asyncio.run(live.publish_more(50))

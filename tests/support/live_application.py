@@ -17,6 +17,7 @@ from tests.support.replication import wait_linked
 
 from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 _HELD = 7
@@ -32,6 +33,31 @@ async def make_linked_topic(first: AdminClient, second: AdminClient, namespace: 
     await wait_linked(first, [topic], await second.cluster_name())
     await wait_linked(second, [topic], await first.cluster_name())
     return topic
+
+
+def receive(consumer: pulsar.Consumer) -> bytes:
+    """The next message, acknowledged."""
+    message = consumer.receive(10_000)
+    consumer.acknowledge(message)
+    return bytes(message.data())
+
+
+async def unread(admin: AdminClient, topic: str, subscription: str, wanted: set[bytes]) -> set[bytes]:
+    """What a subscription delivers until it has delivered all this, or nothing comes for two seconds."""
+
+    def drain() -> set[bytes]:
+        client, got = open_client(admin.connection), set[bytes]()
+        consumer = client.subscribe(topic, subscription)
+        while not wanted <= got:
+            try:
+                message = consumer.receive(2_000)
+            except pulsar.Timeout:
+                break
+            got.add(bytes(message.data()))
+        client.close()
+        return got
+
+    return await asyncio.to_thread(drain)
 
 
 class LiveApplication:
@@ -74,6 +100,12 @@ class LiveApplication:
     def lost(self) -> set[bytes]:
         """What a broker had stored, and nobody got."""
         return set(self.sent) - self.received.keys()
+
+    async def receive_all(self) -> None:
+        """Until nothing that was stored is missing."""
+        async with asyncio.timeout(30):
+            while self.lost:
+                await asyncio.sleep(0.2)
 
     @property
     def repeated(self) -> int:

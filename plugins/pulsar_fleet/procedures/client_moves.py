@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.text import command_line, counted
-from pulsar_fleet.migration.artefacts import DEPARTURE, MOVEMENT
+from pulsar_fleet.migration.artefacts import MOVEMENT
 from pulsar_fleet.procedures.moving_clients import (
     accepts,
     asked,
@@ -19,6 +19,7 @@ from pulsar_fleet.procedures.moving_clients import (
     keep_clients,
     late_text,
     led_by_another,
+    note_arrival,
     publish,
     published_before,
     published_text,
@@ -267,9 +268,7 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
             raise
         log.info("%s", error)
         arrival = await look_arrived_alone(session.clusters["target"], movement, departure)
-    session.run.artefacts.write_json(session.run.id, DEPARTURE, departure.to_json())
-    line = arrival.line(movement.origin, movement.target)
-    return line if arrival.is_done else NotYet(line)
+    return note_arrival(session.run, movement, departure, arrival)
 
 
 def _first_move(run_id: str) -> tuple[RecordedRun | None, bool]:

@@ -16,6 +16,7 @@ from pulsar_fleet.procedures.moving_clients import (
     late_text,
     lead_clients,
     led_by_another,
+    look_left_blue,
     look_moved,
 )
 from pulsar_fleet.procedures.procedure import (
@@ -141,12 +142,11 @@ async def check_migration(session: Session) -> Checked:
     if migration.moves.move_clients and not migration.are_clients_moved:
         lines, risks = await check_clients(session, migration.moves)
     text = session.run.artefacts.read(wave.text).decode()
+    about_clients = "\n".join(f"* {line}" for line in [*lines, *(risk for risk, _ in risks)])
     return Checked(
         headline=wave.headline,
         changes=tuple(str(move.namespace) for move in migration.moves.moves),
-        text="\n".join(
-            [*(f"* {line}" for line in [*lines, *(risk for risk, _ in risks)]), *("" for _ in lines[:1]), text]
-        ),
+        text=f"{about_clients}\n\n{text}" if about_clients else text,
         question=f"Approve wave {wave.number} of {wave.waves}?",
         refusal=next((risk for risk, refused in risks if refused), ""),
         warnings=len(findings) + len(risks),
@@ -257,36 +257,8 @@ async def wait_repointed(session: Session) -> str | NotYet:
     has_left, line = await repoint_progress(run.sides, run.run, run.moves)
     if not any(move.strategy.is_moved_before for move in run.moves.moves):
         return _waiting(has_left, line)
-    have_left, moved = await _moved_progress(run)
+    have_left, moved = await look_left_blue(run)
     return _waiting(has_left and have_left, moved if has_left else f"{line}; {moved}")
-
-
-async def _moved_progress(run: Migration | Failback) -> tuple[bool, str]:
-    """Whether applications that were moved before have all left the old cluster, and who has not.
-
-    Of a subscription that is read there the position is carried, as of one that the new cluster lacks.
-    """
-    from pulsar_fleet.clients.store import led_since, publications, require_led_from
-    from pulsar_fleet.migration.artefacts import DEPARTURE
-    from pulsar_fleet.migration.model import Moves, Phase
-    from pulsar_fleet.migration.prepare.target import store_reserved_subscriptions
-    from pulsar_fleet.replication.failover.client_move import Departure, look_left
-
-    moves, stored = run.moves, run.run.stored(DEPARTURE)
-    moved = tuple(move for move in moves.moves if move.strategy.is_moved_before)
-    waiting = reached(run.run).before(Moves(moves.blue, moves.green, moved), Phase.CUT_OVER)
-    if not waiting.moves:
-        return True, f"nobody returns to {moves.blue} any more"
-    await run.keep_lease()
-    names, published = [move.namespace for move in waiting.moves], publications()
-    require_led_from(moves.blue, [*map(str, names)], published)
-    since = led_since(moves.green, [*map(str, names)], published)
-    departure = Departure.from_json(stored) if stored else Departure()
-    left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since)
-    # An abort deletes those that nobody uses.
-    store_reserved_subscriptions(run.run, left.created)
-    run.run.artefacts.write_json(run.run.id, DEPARTURE, departure.to_json())
-    return left.is_done, left.line(moves.blue)
 
 
 async def cut_over(session: Session) -> Said:

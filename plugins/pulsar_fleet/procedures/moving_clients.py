@@ -5,8 +5,6 @@ For `move_clients`, `return_clients` and a migration.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from socket import gethostname
 from typing import TYPE_CHECKING
 
@@ -25,11 +23,9 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.statistics import ConnectedClient
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.model import Move, Moves
-    from pulsar_fleet.migration.procedure import Migration
+    from pulsar_fleet.migration.procedure import Failback, Migration
     from pulsar_fleet.replication.failover.carry import CarriedPositions
-    from pulsar_fleet.replication.failover.client_move import Departure, Movement
-
-log = logging.getLogger(__name__)
+    from pulsar_fleet.replication.failover.client_move import Arrival, Departure, Movement
 
 _MOST = 5
 _CLUSTERS = "replication_clusters"
@@ -218,6 +214,13 @@ def late_text(run: Run) -> str:
     )
 
 
+def note_arrival(run: Run, movement: Movement, departure: Departure, arrival: Arrival) -> str | NotYet:
+    """Store who has come at a look, and say it."""
+    run.artefacts.write_json(run.id, DEPARTURE, departure.to_json())
+    line = arrival.line(movement.origin, movement.target)
+    return line if arrival.is_done else NotYet(line)
+
+
 async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list[tuple[str, bool]]]:
     """Of a migration that moves clients: what it would publish, and what stands in the way. Changes nothing.
 
@@ -290,8 +293,8 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
             return f"The clients of {movement.group} are on {movement.target} already."
         require_led_to(documents, movement.group, movement.origin)
         await migration.require_fresh_copy()
-        await replicate_back(sides, run, moves)
         async with held(sides, run, movement.namespaces):
+            await replicate_back(sides, run, moves)
             await set_reserved(sides, run, moves)
             # The second time takes only what has changed meanwhile.
             for _ in range(2):
@@ -323,6 +326,31 @@ async def look_moved(session: Session, migration: Migration) -> str | NotYet | U
         return ended
     movement, departure = required_movement(session.run), departure_of(session.run)
     arrival = await look_arrived(migration.sides.blue, migration.sides.green, movement.namespaces, departure)
-    await asyncio.to_thread(session.run.artefacts.write_json, session.run.id, DEPARTURE, departure.to_json())
-    line = arrival.line(movement.origin, movement.target)
-    return line if arrival.is_done else NotYet(line)
+    return note_arrival(session.run, movement, departure, arrival)
+
+
+async def look_left_blue(run: Migration | Failback) -> tuple[bool, str]:
+    """Whether applications that were moved before have all left the old cluster, and who has not.
+
+    Of a subscription that is read there the position is carried, as of one that the new cluster lacks.
+    """
+    from pulsar_fleet.clients.store import led_since, publications, require_led_from
+    from pulsar_fleet.migration.model import Moves, Phase
+    from pulsar_fleet.migration.prepare.target import store_reserved_subscriptions
+    from pulsar_fleet.migration.resumption import Reached
+    from pulsar_fleet.replication.failover.client_move import look_left
+
+    moves, departure = run.moves, departure_of(run.run)
+    moved = tuple(move for move in moves.moves if move.strategy.is_moved_before)
+    waiting = Reached.of(run.run).before(Moves(moves.blue, moves.green, moved), Phase.CUT_OVER)
+    if not waiting.moves:
+        return True, f"nobody returns to {moves.blue} any more"
+    await run.keep_lease()
+    names, published = [move.namespace for move in waiting.moves], publications()
+    require_led_from(moves.blue, [*map(str, names)], published)
+    since = led_since(moves.green, [*map(str, names)], published)
+    left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since)
+    # An abort deletes those that nobody uses.
+    store_reserved_subscriptions(run.run, left.created)
+    run.run.artefacts.write_json(run.run.id, DEPARTURE, departure.to_json())
+    return left.is_done, left.line(moves.blue)

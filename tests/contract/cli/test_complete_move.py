@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pulsar
 import pytest
-from tests.support.live_application import LiveApplication, make_linked_topic
+from tests.support.live_application import LiveApplication, make_linked_topic, receive, unread
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.clients.store import ConnectionDocuments
@@ -104,9 +104,7 @@ async def test_a_move_is_completed_while_applications_go_on(move: Moved) -> None
         assert (back.state, "terminated on blue, as by a migration" in back.err) == (FAILED, True), back.err
     again = await move.command(*move.words, "--dry-run")
     assert (again.state, "Earlier runs have moved" in again.err) == (ERROR, True), again.err
-    async with asyncio.timeout(30):
-        while live.lost:
-            await asyncio.sleep(0.2)
+    await live.receive_all()
 
 
 async def test_a_completion_that_is_undone_lets_clients_return(move: Moved) -> None:
@@ -120,9 +118,7 @@ async def test_a_completion_that_is_undone_lets_clients_return(move: Moved) -> N
     back = await move.command("return-clients", move.run, "--yes")
     assert back.state == DONE, back.err
     await move.live.publish_more(100)
-    async with asyncio.timeout(30):
-        while move.live.lost:
-            await asyncio.sleep(0.2)
+    await move.live.receive_all()
 
 
 async def test_moved_applications_are_not_moved_once_more_by_a_flag(move: Moved) -> None:
@@ -136,28 +132,3 @@ async def test_moved_applications_are_not_moved_once_more_by_a_flag(move: Moved)
     planned = await move.command(*move.words, "--strategy", "replicate_then_repoint", "--dry-run")
     assert "first move the clients of orders (move_clients)" in planned.err, planned.err
     await move.live.publish_more(50)
-
-
-def receive(consumer: pulsar.Consumer) -> bytes:
-    """The next message, acknowledged."""
-    message = consumer.receive(10_000)
-    consumer.acknowledge(message)
-    return bytes(message.data())
-
-
-async def unread(admin: AdminClient, topic: str, subscription: str, wanted: set[bytes]) -> set[bytes]:
-    """What a subscription delivers until it has delivered all this, or nothing comes for two seconds."""
-
-    def drain() -> set[bytes]:
-        client, got = open_client(admin.connection), set[bytes]()
-        consumer = client.subscribe(topic, subscription)
-        while not wanted <= got:
-            try:
-                message = consumer.receive(2_000)
-            except pulsar.Timeout:
-                break
-            got.add(bytes(message.data()))
-        client.close()
-        return got
-
-    return await asyncio.to_thread(drain)

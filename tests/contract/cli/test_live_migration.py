@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import pulsar
 import pytest
-from tests.contract.cli.test_complete_move import unread
-from tests.support.live_application import LiveApplication
+from tests.support.live_application import LiveApplication, unread
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.clients.store import ConnectionDocuments
@@ -54,11 +53,6 @@ class Lived:
     async def is_on(self, admin: AdminClient) -> bool:
         stats = await admin.stats(self.topic)
         return bool(stats["publishers"]) and bool(stats["subscriptions"]["application"]["consumers"])
-
-    async def nothing_is_lost(self) -> None:
-        async with asyncio.timeout(30):
-            while self.live.lost:
-                await asyncio.sleep(0.2)
 
 
 @pytest.fixture
@@ -115,11 +109,11 @@ async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Liv
     completed = await lived.command("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--yes")
     assert (completed.state, await lived.lists()) == (DONE, [["blue"], ["green"]]), completed.err
     await live.publish_more(100)
-    await lived.nothing_is_lost()
+    await lived.live.receive_all()
     # What is delivered again belongs to the moves: there is no more of it now.
     repeated = live.repeated
     await live.publish_more(100)
-    await lived.nothing_is_lost()
+    await lived.live.receive_all()
     assert live.repeated == repeated
 
 
@@ -149,7 +143,7 @@ async def test_a_move_that_returned_is_undone(lived: Lived) -> None:
     assert await lived.on_green.namespace(lived.topic.namespace) is None
     assert await lived.on_blue.namespace(lived.topic.namespace) == before
     await live.publish_more(100)
-    await lived.nothing_is_lost()
+    await lived.live.receive_all()
 
 
 async def test_a_run_that_died_when_it_had_published_goes_on(lived: Lived) -> None:
@@ -173,7 +167,7 @@ async def test_a_run_that_died_when_it_had_published_goes_on(lived: Lived) -> No
     # The settings of blue are its own again.
     assert overrides_in(await lived.on_blue.namespace(lived.topic.namespace) or {}) is None
     assert live_phases(run) == {"moved"}
-    await lived.nothing_is_lost()
+    await lived.live.receive_all()
 
 
 def live_phases(run: str) -> set[str]:

@@ -32,7 +32,6 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import end_on_green
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import recreate_missing
-from pulsar_fleet.migration.prepare.lease import holding
 from pulsar_fleet.migration.prepare.target import prepare_deleted, read_reserved_subscriptions
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 from pulsar_fleet.snapshot.resources import read_partition_counts
@@ -59,7 +58,6 @@ class Before(Document):
     ends: Mapping[str, str] = field(default_factory=dict)
 
 
-@holding
 async def replicate_back(sides: Sides, run: Run, moves: Moves) -> None:
     """Let green replicate these namespaces to blue, and wait until every link is connected in both directions.
 
@@ -75,8 +73,9 @@ async def replicate_back(sides: Sides, run: Run, moves: Moves) -> None:
         await register_cluster(green, moves.blue, sides.blue)
         tenants = {move.namespace.tenant: await green.tenant(move.namespace.tenant) for move in moves.moves}
         allowed = {name: moves.blue in ((row or {}).get("allowedClusters") or ()) for name, row in tenants.items()}
+        begun = begun_back(run)
         for move in moves.moves:
-            if (before := begun_back(run).get(str(move.namespace))) is None:
+            if (before := begun.get(str(move.namespace))) is None:
                 document = await green.namespace(move.namespace)
                 before = Before(
                     clusters=tuple((document or {}).get("replication_clusters") or ()),
@@ -126,7 +125,6 @@ async def _wait_linked(admin: AdminClient, topics: Sequence[TopicName], cluster:
         await asyncio.sleep(0.5)
 
 
-@holding
 async def set_reserved(sides: Sides, run: Run, moves: Moves) -> None:
     """Set the subscriptions that the run has made on green, at its earliest message, to where they are on blue.
 
