@@ -90,8 +90,8 @@ SERVE_READ_ONLY = {
         "an earlier run, or any broker.",
     ),
     "other_cluster": setting(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Other cluster",
         description="Instead of shadow topics: connection of a cluster that gets a copy under the same names, by "
         "replication in one direction. Nobody may produce there. Empty: shadow topics on the same cluster.",
