@@ -139,7 +139,7 @@ class Planner:
             case Resource.TOPIC_POLICY:
                 return topic_policy_change(difference, self._version)
             case _:
-                return subscription_change(difference)
+                return subscription_change(difference, self._version)
 
     def _decide_shared(self, difference: Difference) -> Change | LeftAlone:
         own = self._target.cluster

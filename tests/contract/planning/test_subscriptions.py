@@ -150,6 +150,18 @@ async def test_a_flag_and_properties_that_differ_between_partitions_are_copied(
     assert flags == [None, {"pulsar.replicated.subscription": 1}, None]
 
 
+async def test_the_flag_of_a_new_subscription_is_stored_on_each_partition(
+    on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
+) -> None:
+    topic = TopicName(both, "p")
+    await subscribe(on_blue, topic, "s")
+    await on_blue.post(f"{topic.subscription_path('s')}/replicatedSubscriptionStatus", True)
+    await on_blue.put(f"/{topic.path}/unload")
+    await copy(on_blue, on_green, both)
+    await on_green.put(f"/{topic.path}/unload")
+    assert {replicated for replicated, _ in (await subscriptions(on_green, both)).values()} == {True}
+
+
 async def test_a_topic_without_one_of_its_partitions_is_copied(
     on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
 ) -> None:

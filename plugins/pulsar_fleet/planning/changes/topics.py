@@ -131,16 +131,18 @@ def versions_after(change: Change) -> int:
     return len(versions)
 
 
+_STORES_FLAG_SINCE = "4.2"
+"""Measured: 3.0.7 and 4.0.7 store the flag of partitions' new subscriptions only when the topic is unloaded."""
 _EARLIEST = "earliest"
 """Before the first stored message: every message is delivered."""
 
 
-def subscription_change(difference: Difference) -> Change | LeftAlone:
+def subscription_change(difference: Difference, version: str) -> Change | LeftAlone:
     """Create the subscription at the earliest position, or set the source's properties and replicated flag."""
     if not is_addressable(difference.field):
         return LeftAlone.of(difference, "its name cannot be addressed over HTTP")
     if difference.side is Side.MISSING:
-        return _subscription_creation(difference)
+        return _subscription_creation(difference, version)
     after = {**difference.source, "properties": {**difference.target["properties"], **difference.source["properties"]}}
     if same(after, difference.target):
         return LeftAlone.of(difference, "the target has more properties, and nothing is removed")
@@ -163,14 +165,17 @@ def setting_calls(topic: TopicName, name: str, before: JsonObject, after: JsonOb
     return calls
 
 
-def _subscription_creation(difference: Difference) -> Change:
-    path = TopicName.parse(difference.name).subscription_path(difference.field)
+def _subscription_creation(difference: Difference, version: str) -> Change:
+    topic = TopicName.parse(difference.name)
+    path = topic.subscription_path(difference.field)
     replicated = bool(difference.source["replicated"])
     body = _body(difference.source["properties"])
     calls: tuple[Call, ...] = (with_body("PUT", path, body, replicated=str(replicated).lower()),)
     if replicated:
         # The flag of the creating call is lost when the topic is next unloaded; the flag of this call is stored.
         calls += (with_body("POST", f"{path}/replicatedSubscriptionStatus", True),)
+        if not is_supported(_STORES_FLAG_SINCE, version):
+            calls += (bare("PUT", f"/{topic.path}/unload"),)
     after = {"position": _EARLIEST, **difference.source}
     return Change.of(difference, calls, after, "the target lacks this subscription")
 

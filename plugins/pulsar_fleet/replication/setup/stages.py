@@ -166,7 +166,8 @@ class _ClusterPlanner:
                 flags[row.topic, row.name] = flags.get((row.topic, row.name), True) and row.replicated
         for (topic, name), replicated in sorted(flags.items()):
             values = [{"replicated": value, "properties": {}} for value in (True, replicated)]
-            change = subscription_change(Difference(Resource.SUBSCRIPTION, topic, name, Side.DIFFERENT, *values))
+            difference = Difference(Resource.SUBSCRIPTION, topic, name, Side.DIFFERENT, *values)
+            change = subscription_change(difference, self.snapshot.oldest_version())
             if not replicated and isinstance(change, Change):
                 yield self._with_risks(change)
 
