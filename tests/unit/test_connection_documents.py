@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments, Publication
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.tables import phases
 
 BLUE, GREEN = (ConnectionDocument(service_url=f"pulsar://{name}:6650") for name in ("blue", "green"))
 
@@ -228,7 +231,8 @@ def test_a_bucket_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     (tmp_path / "token").write_text("t0")
     monkeypatch.setenv(route.TOKEN_VARIABLE, str(tmp_path / "token"))
     answer = TestClient(route.app).get("/orders", headers={"Authorization": "Bearer t0"})
-    assert (store.followed_groups(), answer.status_code) == ([], 503)
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    assert (store.followed_groups(ledger), answer.status_code) == ([], 503)
     monkeypatch.setenv(CLIENTS_VARIABLE, (tmp_path / "clients").as_uri())
     publish(ConnectionDocuments.open(), BLUE, 0)
     assert (tmp_path / "clients" / "orders.json").exists()
@@ -304,7 +308,44 @@ def test_who_has_read_lately_is_known(
     monkeypatch.setattr(store, "_MOST_READERS", 2)
     documents.note_reader("orders", "10.0.0.9")
     assert len(documents.readers("orders")) == 2
-    assert [one.group for one, _ in store.followed_groups()] == ["orders"]
+    (group,) = store.followed_groups(Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    assert (group.published.group, len(group.readers), group.can_return) == ("orders", 2, False)
+
+
+def test_a_group_can_return_until_it_has_or_a_migration_has_ended_it(
+    documents: ConnectionDocuments, tmp_path: Path
+) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    moved, back, again = "migrate_namespaces/1", "return_clients/1", "return_clients/2"
+    ledger.start_run(moved, "migrate_namespaces", {})
+    ledger.start_run(back, "return_clients", {"run": moved})
+    ledger.start_run(again, "return_clients", {"run": back})
+    # Of an earlier migration there and back.
+    earlier = {"run_id": "migrate_namespaces/0", "namespace": "acme/orders", "phase": "cut_over"}
+    with ledger.engine.begin() as connection:
+        connection.execute(phases.insert(), [{**earlier, "at": datetime.now(UTC) - timedelta(hours=1)}])
+
+    def can_return() -> tuple[bool, str]:
+        (group,) = store.followed_groups(ledger)
+        return group.can_return, group.origin
+
+    documents.publish("orders", BLUE, cluster="blue", by="ann", why="", expected=0)
+    assert can_return() == (False, "")
+    for version, cluster, run, expected in (
+        (1, "green", moved, (True, "blue")),
+        (2, "blue", back, (False, "green")),
+        (3, "green", again, (True, "blue")),
+    ):
+        document = GREEN if cluster == "green" else BLUE
+        names = ("acme/orders",)
+        documents.publish(
+            "orders", document, cluster=cluster, by="ann", why="", expected=version, namespaces=names, run=run
+        )
+        assert can_return() == expected
+    ledger.enter_phase("migrate_namespaces/2", "acme/orders", "quiesced")
+    assert can_return() == (True, "blue")
+    ledger.enter_phase("migrate_namespaces/2", "acme/orders", "cut_over")
+    assert can_return() == (False, "blue")
 
 
 def test_a_client_follows_what_is_valid_and_stays_otherwise(tmp_path: Path) -> None:

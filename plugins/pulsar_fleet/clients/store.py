@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,8 +27,14 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import default_home
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.rows import RecordedRun, utc
 
 CLIENTS_VARIABLE = "PULSAR_FLEET_CLIENTS"
+RETURN = "return_clients"
+"""The procedure that leads clients back."""
+_ENDS = "cut_over"
+"""The phase in which the old cluster takes no more messages."""
 _PUBLISHED = "published.json"
 _VERSION = re.compile(r"(\d{6,})\.json")
 _READABLE, _FOLDER = 0o644, 0o755
@@ -297,13 +303,63 @@ class ConnectionDocuments:
             ) from error
 
 
-def followed_groups() -> list[tuple[Publication, list[Reader]]]:
-    """Where each group is led, with its readers; without those whose files are damaged, and none without a folder that
-    can be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """Where the clients of a group are led.
+
+    :param origin: own name of the cluster that they left last; empty where no version says it.
+    :param is_away: a run has led them to another cluster than that where its chain of returns began.
+    :param is_final: a migration has ended since that they can return.
+    """
+
+    published: Publication
+    readers: Sequence[Reader] = ()
+    origin: str = ""
+    is_away: bool = False
+    is_final: bool = False
+
+    @property
+    def can_return(self) -> bool:
+        """Whether what they write has to come back to the cluster that they left."""
+        return self.is_away and bool(self.origin) and not self.is_final
+
+
+def followed_groups(ledger: Ledger) -> list[Followed]:
+    """Every group; without those whose files are damaged, and none without a folder that can be read."""
     with contextlib.suppress(InvalidRequest, OSError):
         documents = ConnectionDocuments.open()
-        return [(one, documents.readers(group)) for group in documents.groups() if (one := documents.current(group))]
+        published = [one for group in documents.groups() if (one := documents.current(group))]
+        return [_followed(documents, one, ledger) for one in published]
     return []
+
+
+def _followed(documents: ConnectionDocuments, published: Publication, ledger: Ledger) -> Followed:
+    clusters = (one.cluster for one in documents.history(published.group) if one.version < published.version)
+    # A run of another ledger counts as a move: then somebody looks whether its applications can return.
+    is_away = bool(published.run) and first_move(ledger, published.run)[1]
+    return Followed(
+        published=published,
+        readers=documents.readers(published.group),
+        origin=next((name for name in clusters if name != published.cluster), ""),
+        is_away=is_away,
+        is_final=any(_is_ended(ledger, name, published) for name in published.namespaces),
+    )
+
+
+def _is_ended(ledger: Ledger, namespace: str, published: Publication) -> bool:
+    """Whether a migration has ended the other cluster for the namespace since the publication."""
+    run, since = ledger.last_run_in(namespace, _ENDS), datetime.fromisoformat(published.at)
+    entries = ledger.phases(run) if run else ()
+    return any(entry.namespace == namespace and entry.phase == _ENDS and utc(entry.at) >= since for entry in entries)
+
+
+def first_move(ledger: Ledger, run_id: str) -> tuple[RecordedRun | None, bool]:
+    """The run with which a chain of returns began, and whether clients are where that run has led them."""
+    recorded = ledger.run(run_id)
+    if recorded is None or recorded.procedure != RETURN:
+        return recorded, True
+    first, is_there = first_move(ledger, recorded.conf["run"])
+    return first, not is_there
 
 
 def publications() -> list[Publication]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pulsar_fleet.clients.store import Publication, Reader
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.fleet.layout import Links
 from pulsar_fleet.fleet.prepared_run import Errand, dag_of
-from pulsar_fleet.fleet.records import FleetState
+from pulsar_fleet.fleet.records import FleetState, Returns
 from pulsar_fleet.ledger.cluster_notes import Notes
 from pulsar_fleet.ledger.rows import PROVEN, RecordedRun, utc
 
@@ -92,12 +92,14 @@ class Situation:
     :param refused: failed runs that ended with blockers of which each can be waived.
     :param reports: runs that stored a report.
     :param notes: the newest figures of each cluster.
-    :param groups: where the clients of each group are led, with the hosts that have read it lately.
+    :param groups: where the clients of each group are led.
+    :param returns: of those that can return, whether what they write comes back.
     """
 
     state: FleetState
     notes: Notes = field(default_factory=dict)
-    groups: Sequence[tuple[Publication, Sequence[Reader]]] = ()
+    groups: Sequence[Followed] = ()
+    returns: Returns = field(default_factory=dict)
     visitor: Visitor = NOBODY
     refused: Collection[str] = ()
     reports: Collection[str] = ()

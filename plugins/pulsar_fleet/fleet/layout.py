@@ -171,6 +171,14 @@ def _template(name: str) -> Any:
     return environment.get_template(name)
 
 
+REPLICATOR_STATES = {
+    "healthy": ("✓", "good"),
+    "behind": ("▲", "open"),
+    "stalled": ("■", "bad"),
+    "disconnected": ("✗", "bad"),
+    "missing": ("○", "bad"),
+    "unknown": ("?", "open"),
+}
 PHASES = {
     **dict.fromkeys(("finished", "verified", "cleaned"), ("✓", "good")),
     "moved": ("⇄", "good"),

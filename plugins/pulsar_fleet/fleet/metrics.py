@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,17 +16,21 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "pulsar_fleet_"
 
 
-def metrics_text(state: FleetState, oldest: OldestRecords) -> bytes:
-    """Every metric. Times are seconds since 1970, so that `time() - metric` is an age at any moment."""
+def metrics_text(state: FleetState, oldest: OldestRecords, moved: Mapping[str, int]) -> bytes:
+    """Every metric. Times are seconds since 1970, so that `time() - metric` is an age at any moment.
+
+    :param moved: state → number of groups of applications that were moved and can return.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Fleet(state, oldest))
+    registry.register(_Fleet(state, oldest, moved))
     return generate_latest(registry)
 
 
 class _Fleet(Collector):
-    def __init__(self, state: FleetState, oldest: OldestRecords) -> None:
+    def __init__(self, state: FleetState, oldest: OldestRecords, moved: Mapping[str, int]) -> None:
         self._state = state
         self._oldest = oldest
+        self._moved = moved
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
@@ -35,6 +39,14 @@ class _Fleet(Collector):
         conflicts = GaugeMetricFamily(f"{_PREFIX}open_conflicts", "Conflicts on record that nobody has settled.")
         conflicts.add_metric((), self._state.open_conflicts)
         yield conflicts
+        groups = GaugeMetricFamily(
+            f"{_PREFIX}moved_groups",
+            "Groups of applications that were moved and can return, by the state of the replication back.",
+            labels=("state",),
+        )
+        for state, count in sorted(self._moved.items()):
+            groups.add_metric((state,), count)
+        yield groups
 
     def _runs(self) -> Iterator[Metric]:
         failed = GaugeMetricFamily(

@@ -46,6 +46,7 @@ class MigrationRecords:
     :param moves: None before the gates passed.
     :param drain: as the last poll stored it.
     :param waivable: whether it failed with blockers of which each can be waived.
+    :param can_return: whether it was the last to lead the clients of a group, which nothing has completed.
     """
 
     read_at: datetime
@@ -57,6 +58,7 @@ class MigrationRecords:
     drain: DrainState
     has_report: bool
     waivable: bool = False
+    can_return: bool = False
 
     @property
     def newest(self) -> Mapping[str, RecordedPhase]:
@@ -83,6 +85,7 @@ def read_migration(run: Run, now: datetime | None = None) -> MigrationRecords:
         drain=DrainState.from_json(drain) if drain else DrainState(),
         has_report=bool(run.artefacts.runs_with(PAGE, [run.id])),
         waivable=bool(refused_runs([recorded], run.ledger, run.artefacts)),
+        can_return=any(one.published.run == run.id and one.can_return for one in followed_groups(run.ledger)),
     )
 
 
@@ -172,15 +175,10 @@ def _actions(records: MigrationRecords, links: Links, visitor: Visitor) -> list[
     if phases and (has_returned or not run.over) and all(phase in _REVERSIBLE for phase in phases):
         step = Step(label="Abort it", prepares=(Errand.ABORT, run.run_id))
         actions.append(Action(text="An abort still undoes everything", steps=(step,)))
-    if phases == {Phase.MOVED.value} and may_return(run.run_id) and _leads(run.run_id):
+    if phases == {Phase.MOVED.value} and may_return(run.run_id) and records.can_return:
         step = Step(label="Move the clients back", prepares=(Errand.RETURN, run.run_id))
         actions.append(Action(text="The applications can return", steps=(step,)))
     return actions
-
-
-def _leads(run_id: str) -> bool:
-    """Whether a run is the last one that has led the clients of a group."""
-    return any(one.run == run_id for one, _ in followed_groups())
 
 
 def _headline(records: MigrationRecords) -> str:

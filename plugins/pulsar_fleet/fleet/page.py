@@ -8,12 +8,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pulsar_fleet.clients.store import Publication, Reader
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.fleet.actions import Situation, Step, StepLink, actions_of, reports_of, shown_steps
-from pulsar_fleet.fleet.layout import FLEET, PHASES, RUN_STATES, VERDICTS, Frame, Links, Part, age, part_of, render
+from pulsar_fleet.fleet.layout import (
+    FLEET,
+    PHASES,
+    REPLICATOR_STATES,
+    RUN_STATES,
+    VERDICTS,
+    Frame,
+    Links,
+    Part,
+    age,
+    part_of,
+    render,
+)
 from pulsar_fleet.fleet.prepared_run import Errand, may_complete, may_return
-from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict
+from pulsar_fleet.fleet.records import ClusterState, NamespaceRecords, NamespaceState, OpenConflict, Returns
 from pulsar_fleet.ledger.cluster_notes import ClusterNote, NoteKind
 from pulsar_fleet.ledger.ledger import MIGRATIONS
 from pulsar_fleet.ledger.rows import RecordedRun, utc
@@ -157,7 +169,7 @@ def fleet_page(now: Situation, records: Mapping[str, NamespaceRecords], links: L
         name=view.name,
         phase=view.phase,
         phases=sorted({row.phase for row in state.namespaces if row.phase}),
-        groups=[_group(published, readers, now, links) for published, readers in now.groups],
+        groups=[_group(one, now, links) for one in now.groups],
         conflicts=[_conflict(row, now, links) for row in state.conflicts],
         runs=[_run(row, links, reports) for row in state.newest_runs],
     )
@@ -194,9 +206,9 @@ def _namespace(
     }
 
 
-def _group(published: Publication, readers: Sequence[Reader], now: Situation, links: Links) -> dict[str, Any]:
-    at = now.state.read_at
-    recent = [reader for reader in readers if at.timestamp() - reader.at < _RECENT_SECONDS]
+def _group(group: Followed, now: Situation, links: Links) -> dict[str, Any]:
+    published, at = group.published, now.state.read_at
+    recent = [reader for reader in group.readers if at.timestamp() - reader.at < _RECENT_SECONDS]
     hosts = listed((reader.host for reader in recent), _MOST_HOSTS)
     steps = [Step(label="Move the clients back", prepares=(Errand.RETURN, published.run))]
     if may_complete(published.run):
@@ -210,8 +222,24 @@ def _group(published: Publication, readers: Sequence[Reader], now: Situation, li
         "by": published.by,
         "read": f"{counted(len(recent), 'host')}: {hosts}" if recent else "",
         "namespaces": ", ".join(published.namespaces),
-        "steps": shown_steps(steps if may_return(published.run) else [], links, now.visitor),
+        "back": _return_cell(group, now.returns, at),
+        "steps": shown_steps(steps if may_return(published.run) and not group.is_final else [], links, now.visitor),
     }
+
+
+def _return_cell(group: Followed, returns: Returns, now: datetime) -> dict[str, str]:
+    """Whether a group can return, what the cluster that it left lacks, and when that was read."""
+    if not group.can_return:
+        text = "the move is complete" if group.is_final and group.is_away else ""
+        return {"text": text, "css": "quiet", "age": ""}
+    if group.published.run not in returns:
+        name = f"{group.published.cluster} and {group.origin}"
+        return {"text": f"? not known: let watch_replication read {name}", "css": "open", "age": ""}
+    state, at = returns[group.published.run]
+    row = state.replicators
+    symbol, css = REPLICATOR_STATES[row.worst]
+    lacking = f"{row.target} lacks {counted(row.backlog, 'entry')}"
+    return {"text": f"{symbol} {row.worst.value}; {lacking}", "css": css, "age": f"{age(at, now)} ago"}
 
 
 def _conflict(row: OpenConflict, now: Situation, links: Links) -> dict[str, Any]:

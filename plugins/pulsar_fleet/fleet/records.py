@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import RecordedRun, utc
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, runs, verdicts
+from pulsar_fleet.replication.doctor.changes import last_examination
+from pulsar_fleet.replication.doctor.model import Examination, ReturnState
 
 _RUNS = 50
 _CONFLICTS = 50
@@ -222,3 +228,78 @@ def _last_runs(connection: sa.Connection) -> dict[str, RecordedRun]:
     columns: Sequence[sa.Column[object]] = [runs.c[name] for name in RecordedRun.__dataclass_fields__]
     rows = connection.execute(sa.select(*columns).join(newest, same)).mappings()
     return {row["procedure"]: RecordedRun(**row) for row in rows}
+
+
+REPLICATION_WATCH = "watch_replication"
+_FRESH = timedelta(hours=1)
+"""An examination that is older says nothing of what is so now."""
+_WATCHES = 200
+"""So many runs are looked at: more than a day of one that begins every ten minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedFleet:
+    """The newest examination of some clusters.
+
+    :param connections: ids of the connections of the clusters.
+    :param selection: what of them is examined; empty: everything.
+    :param read_at: when its figures were read.
+    """
+
+    run_id: str
+    connections: tuple[str, ...]
+    selection: tuple[str, ...]
+    read_at: datetime
+    examination: Examination
+
+
+def read_watched(ledger: Ledger, artefacts: Artefacts) -> tuple[WatchedFleet, ...]:
+    """The newest examination of each set of clusters and selection, in the order of their names."""
+    query = sa.select(runs.c.run_id, runs.c.conf, runs.c.started_at).where(runs.c.procedure == REPLICATION_WATCH)
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(query.order_by(runs.c.started_at.desc()).limit(_WATCHES)).all()
+    newest: dict[tuple[tuple[str, ...], tuple[str, ...]], WatchedFleet] = {}
+    for row in rows:
+        key = tuple(sorted(row.conf.get("clusters") or ())), tuple(sorted(row.conf.get("selection") or ()))
+        # A run that has just begun, or failed before it had read anything, has no examination.
+        if key not in newest and (stored := last_examination(Run(row.run_id, ledger, artefacts))):
+            examination = stored[0]
+            newest[key] = WatchedFleet(
+                run_id=row.run_id,
+                connections=key[0],
+                selection=key[1],
+                read_at=_read_at(examination, utc(row.started_at)),
+                examination=examination,
+            )
+    return tuple(watched for _, watched in sorted(newest.items()))
+
+
+def _read_at(examination: Examination, began: datetime) -> datetime:
+    if examination.read_at:
+        return datetime.fromtimestamp(examination.read_at, UTC)
+    return began + timedelta(seconds=examination.seconds)
+
+
+Returns = Mapping[str, tuple[ReturnState, datetime]]
+"""Run that has moved applications → how what they write comes back, and when that was read."""
+UNWATCHED = "unwatched"
+
+
+def read_returns(
+    ledger: Ledger, artefacts: Artefacts, groups: Iterable[Followed], now: datetime | None = None
+) -> Returns:
+    """Of the groups that can return, what the newest examination with their clusters says; none of an old one."""
+    since = (now or datetime.now(UTC)) - _FRESH
+    runs_moved = {group.published.run for group in groups if group.can_return}
+    found: dict[str, tuple[ReturnState, datetime]] = {}
+    for fleet in read_watched(ledger, artefacts) if runs_moved else ():
+        for row in fleet.examination.returns if fleet.read_at > since else ():
+            if row.run in runs_moved and (row.run not in found or found[row.run][1] < fleet.read_at):
+                found[row.run] = row, fleet.read_at
+    return found
+
+
+def moved_groups(groups: Iterable[Followed], returns: Returns) -> Counter[str]:
+    """State → number of groups that can return, `UNWATCHED` of those that no examination has read."""
+    moved = (group.published.run for group in groups if group.can_return)
+    return Counter(returns[run][0].replicators.worst.value if run in returns else UNWATCHED for run in moved)

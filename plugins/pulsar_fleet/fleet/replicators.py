@@ -1,81 +1,24 @@
-"""The newest examinations of replicators that `watch_replication` stored, and the page that shows them."""
+"""The page of the newest examinations of replicators that `watch_replication` stored."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
-import sqlalchemy as sa
+from datetime import datetime
 
 from pulsar_fleet.cluster.text import counted, duration, listed
-from pulsar_fleet.fleet.layout import REPLICATORS, Frame, Links, age, part_of, render
-from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.rows import utc
-from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.ledger.tables import runs
-from pulsar_fleet.replication.doctor.changes import last_examination
-from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, LinkState, ReplicatorState, Severity, State
-
-PROCEDURE = "watch_replication"
-_RUNS = 200
-"""So many runs are looked at: more than a day of one that begins every ten minutes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedFleet:
-    """The newest examination of some clusters.
-
-    :param connections: ids of the connections of the clusters.
-    :param selection: what of them is examined; empty: everything.
-    :param read_at: when its figures were read.
-    """
-
-    run_id: str
-    connections: tuple[str, ...]
-    selection: tuple[str, ...]
-    read_at: datetime
-    examination: Examination
-
-
-def read_watched(ledger: Ledger, artefacts: Artefacts) -> tuple[WatchedFleet, ...]:
-    """The newest examination of each set of clusters and selection, in the order of their names."""
-    query = sa.select(runs.c.run_id, runs.c.conf, runs.c.started_at).where(runs.c.procedure == PROCEDURE)
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(query.order_by(runs.c.started_at.desc()).limit(_RUNS)).all()
-    newest: dict[tuple[tuple[str, ...], tuple[str, ...]], WatchedFleet] = {}
-    for row in rows:
-        key = tuple(sorted(row.conf.get("clusters") or ())), tuple(sorted(row.conf.get("selection") or ()))
-        # A run that has just begun, or failed before it had read anything, has no examination.
-        if key not in newest and (stored := last_examination(Run(row.run_id, ledger, artefacts))):
-            examination = stored[0]
-            newest[key] = WatchedFleet(
-                run_id=row.run_id,
-                connections=key[0],
-                selection=key[1],
-                read_at=_read_at(examination, utc(row.started_at)),
-                examination=examination,
-            )
-    return tuple(watched for _, watched in sorted(newest.items()))
-
-
-def _read_at(examination: Examination, began: datetime) -> datetime:
-    if examination.read_at:
-        return datetime.fromtimestamp(examination.read_at, UTC)
-    return began + timedelta(seconds=examination.seconds)
-
+from pulsar_fleet.fleet.layout import REPLICATOR_STATES, REPLICATORS, Frame, Links, age, part_of, render
+from pulsar_fleet.fleet.records import WatchedFleet
+from pulsar_fleet.replication.doctor.model import (
+    Diagnosis,
+    LinkState,
+    ReplicatorState,
+    Severity,
+    State,
+)
 
 PAGE_SIZE = 100
 _MOST_DIAGNOSES = 100
-_SYMBOLS = {
-    State.HEALTHY: ("✓", "good"),
-    State.BEHIND: ("▲", "open"),
-    State.STALLED: ("■", "bad"),
-    State.DISCONNECTED: ("✗", "bad"),
-    State.MISSING: ("○", "bad"),
-    State.UNKNOWN: ("?", "open"),
-}
 _SEVERITIES = {Severity.FAULT: ("✗", "bad"), Severity.WARNING: ("▲", "open"), Severity.INFO: ("i", "quiet")}
 
 
@@ -139,7 +82,7 @@ def _fleet(fleet: WatchedFleet, now: datetime, links: Links, reports: Collection
 
 
 def _link(fleet: WatchedFleet, row: LinkState, now: datetime) -> dict[str, str]:
-    symbol, css = _SYMBOLS[row.worst]
+    symbol, css = REPLICATOR_STATES[row.worst]
     counts = (f"{row.counts[state.value]:,} {state.value}" for state in State if row.counts.get(state.value))
     return {
         "name": f"{row.source} → {row.target}",
@@ -190,7 +133,7 @@ def _diagnosis(row: Diagnosis, ago: str) -> dict[str, str | list[str]]:
 
 
 def _replicator(row: ReplicatorState, ago: str) -> dict[str, str]:
-    symbol, css = _SYMBOLS[row.state]
+    symbol, css = REPLICATOR_STATES[row.state]
     return {
         "name": row.key,
         "state": f"{symbol} {row.state.value}",

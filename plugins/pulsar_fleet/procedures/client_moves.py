@@ -272,14 +272,10 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
 
 
 def _first_move(run_id: str) -> tuple[RecordedRun | None, bool]:
-    """The run with which a chain of returns began, and whether clients are where it has led them."""
-    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.clients.store import first_move
+    from pulsar_fleet.ledger.ledger import Ledger
 
-    recorded = Run.open(run_id).ledger.run(run_id)
-    if recorded is None or recorded.procedure != _RETURN:
-        return recorded, True
-    first, is_there = _first_move(recorded.conf["run"])
-    return first, not is_there
+    return first_move(Ledger.open(), run_id)
 
 
 def _enter_phases(run: Run, movement: Movement) -> None:

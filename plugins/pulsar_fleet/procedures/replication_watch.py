@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.procedures.procedure import Ending, Procedure, Session, Skipped, Step
@@ -11,6 +12,7 @@ from pulsar_fleet.settings.replication import WATCH_REPLICATION
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.replication.doctor.request import Request
 
 _EXAMINE = "examine_replicators"
 
@@ -22,15 +24,22 @@ def validate(conf: JsonObject) -> None:
     Request.of(conf)
 
 
+def _request(session: Session) -> Request:
+    from pulsar_fleet.clients.store import followed_groups
+    from pulsar_fleet.replication.doctor.request import Request
+
+    moved = tuple(group for group in followed_groups(session.run.ledger) if group.can_return)
+    return replace(Request.of(session.conf), moved=moved)
+
+
 async def examine_replicators(session: Session) -> str:
     """Diagnose every replicator, and emit an asset event for each cluster whose replicators changed their state."""
     from pulsar_fleet.replication.doctor.changes import record_states, store_examination
-    from pulsar_fleet.replication.doctor.request import Request
     from pulsar_fleet.replication.doctor.steps import examine
     from pulsar_fleet.replication.doctor.text import headline
 
     run, conf = session.run, session.conf
-    examination = await examine(session.connections["clusters"], Request.of(conf))
+    examination = await examine(session.connections["clusters"], _request(session))
     store_examination(run, examination)
     changes = record_states(run, examination, conf["selection"])
     return "\n".join([headline(examination), *(change.text() for change in changes)])
@@ -40,10 +49,9 @@ async def send_remedies(session: Session) -> str | Skipped:
     """Send the calls of the remedies that the configuration names, and examine again; skipped without one."""
     from pulsar_fleet.replication.doctor.changes import last_examination
     from pulsar_fleet.replication.doctor.remedies import chosen_calls
-    from pulsar_fleet.replication.doctor.request import Request
     from pulsar_fleet.replication.doctor.steps import heal
 
-    request, examined = Request.of(session.conf), last_examination(session.run)
+    request, examined = _request(session), last_examination(session.run)
     assert examined is not None, "the step before has stored it"
     if not chosen_calls(examined[0], request.remedies):
         return Skipped("No diagnosis has a remedy that the configuration names.")

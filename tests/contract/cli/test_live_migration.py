@@ -50,6 +50,11 @@ class Lived:
         documents = [await admin.namespace(self.topic.namespace) for admin in (self.on_blue, self.on_green)]
         return [sorted((document or {}).get("replication_clusters") or []) for document in documents]
 
+    async def returns(self) -> dict[str, list[str]]:
+        """Run → states of the replicators back, as the doctor says of the groups that can return."""
+        said = await self.command("doctor", *self.shell.sides, "--select", str(self.topic.namespace), "--json")
+        return {row["run"]: [*row["replicators"]["counts"]] for row in said.document["returns"]}
+
     async def is_on(self, admin: AdminClient) -> bool:
         stats = await admin.stats(self.topic)
         return bool(stats["publishers"]) and bool(stats["subscriptions"]["application"]["consumers"])
@@ -101,6 +106,7 @@ async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Liv
     run = said.document["runs"][0]["run"]
     refused = await lived.command("abort", run, "--yes")
     assert (refused.state, f"return-clients {run}" in refused.err) == (REFUSED, True), refused.err
+    assert await lived.returns() == {run: ["healthy"]}
     for words in (("return-clients", run), lived_again(lived)):
         moved = await lived.command(*words, "--yes")
         assert moved.state == DONE, moved.err
@@ -110,6 +116,7 @@ async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Liv
     assert (completed.state, await lived.lists()) == (DONE, [["blue"], ["green"]]), completed.err
     await live.publish_more(100)
     await lived.live.receive_all()
+    assert await lived.returns() == {}
     # What is delivered again belongs to the moves: there is no more of it now.
     repeated = live.repeated
     await live.publish_more(100)

@@ -6,7 +6,10 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import Followed, Publication
 from pulsar_fleet.fleet.metrics import metrics_text
-from pulsar_fleet.fleet.records import read_fleet, read_oldest
+from pulsar_fleet.fleet.records import moved_groups, read_fleet, read_oldest, read_returns
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.doctor.changes import store_examination
+from pulsar_fleet.replication.doctor.model import Examination, LinkState, ReturnState
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "docker" / "prometheus" / "rules.yml"
@@ -29,8 +38,8 @@ def rules() -> list[dict[str, Any]]:
     return list(group["rules"])
 
 
-def samples(ledger: Ledger) -> Samples:
-    text = metrics_text(read_fleet(ledger), read_oldest(ledger)).decode()
+def samples(ledger: Ledger, moved: dict[str, int] | None = None) -> Samples:
+    text = metrics_text(read_fleet(ledger), read_oldest(ledger), moved or {}).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -63,6 +72,40 @@ def test_a_fleet_is_counted_without_the_names_of_its_namespaces(ledger: Ledger) 
     assert oldest == ["cut_over", "finished"]
     assert not [name for name in values if "acme" in "".join(name)]
     assert len(values) < 12
+
+
+def test_moved_groups_are_counted_by_what_the_newest_examination_says(ledger: Ledger, records: Path) -> None:
+    published = Publication(
+        group="orders",
+        version=2,
+        document=ConnectionDocument(service_url="pulsar://green:6650"),
+        cluster="green",
+        by="ann",
+        at=datetime.now(UTC).isoformat(),
+        run="move_clients/1",
+    )
+    groups = [
+        Followed(published=published, origin="blue", is_away=True),
+        Followed(published=replace(published, run="move_clients/2"), origin="blue", is_away=True),
+        Followed(published=replace(published, run="return_clients/1")),
+    ]
+    ledger.start_run("watch_replication/1", "watch_replication", {"clusters": ["blue", "green"]})
+    link = LinkState(source="green", target="blue", counts={"stalled": 1})
+    examination = Examination(
+        clusters=("blue", "green"),
+        namespaces=1,
+        counts={"stalled": 1},
+        returns=(ReturnState(group="orders", run="move_clients/1", replicators=link),),
+        read_at=time.time(),
+    )
+    store_examination(Run("watch_replication/1", ledger, Artefacts.open()), examination)
+    returns = read_returns(ledger, Artefacts.open(), groups)
+    counted = moved_groups(groups, returns)
+    assert counted == {"stalled": 1, "unwatched": 1}
+    assert samples(ledger, counted)["pulsar_fleet_moved_groups", "stalled"] == 1
+    # What an hour ago was so may not be so now.
+    later = datetime.now(UTC) + timedelta(hours=2)
+    assert read_returns(ledger, Artefacts.open(), groups, later) == {}
 
 
 def test_the_age_of_a_proof_is_that_of_what_is_proven_on_schedule(ledger: Ledger) -> None:

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import Publication, Reader
+from pulsar_fleet.clients.store import Followed, Publication, Reader
 from pulsar_fleet.fleet.actions import Approval, Situation, Visitor
 from pulsar_fleet.fleet.layout import Links, frame_script
 from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
@@ -24,6 +24,7 @@ from pulsar_fleet.ledger.cluster_notes import NoteKind, read_notes, write_note
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, verdicts
 from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.replication.doctor.model import LinkState, ReturnState
 from pulsar_fleet.report.page import PAGE
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -50,7 +51,14 @@ def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
         connection.execute(table.insert(), list(rows))
 
 
-def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), groups: Any = (), **view: Any) -> str:
+def page(
+    ledger: Ledger,
+    *approvals: Approval,
+    may_start: Collection[str] = (),
+    groups: Any = (),
+    returns: Any = (),
+    **view: Any,
+) -> str:
     state, selected, artefacts = read_fleet(ledger, NOW), View(**view), Artefacts.open()
     visitor = Visitor(approvals=approvals, may_start=may_start.__contains__)
     now = Situation(
@@ -59,6 +67,7 @@ def page(ledger: Ledger, *approvals: Approval, may_start: Collection[str] = (), 
         visitor=visitor,
         refused=refused_runs(list(state.last_runs.values()), ledger, artefacts),
         groups=groups,
+        returns=dict(returns),
     )
     records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, LINKS, selected))
@@ -203,19 +212,46 @@ def test_a_group_shows_where_it_is_led_who_reads_it_and_the_return(ledger: Ledge
         run="move_clients/manual__1",
     )
     readers = [Reader(host="10.0.0.1", at=NOW.timestamp() - 1), Reader(host="10.0.0.2", at=NOW.timestamp() - 90)]
-    text = page(ledger, groups=[(published, readers)], may_start=["return_clients"])
+    group = Followed(published=published, readers=readers, origin="blue", is_away=True)
+    text = page(ledger, groups=[group], may_start=["return_clients"])
     assert "Applications that follow a document" not in page(ledger)
     for words in ("pulsar://green:6650", "2.0 h", "ann &lt;ops&gt;", "version 7", "1 host: 10.0.0.1<", "acme/orders"):
         assert words in text
     link = escape(LINKS.prepared("return", "move_clients/manual__1"))
-    assert (link in text, link in page(ledger, groups=[(published, readers)])) == (True, False)
+    assert (link in text, link in page(ledger, groups=[group])) == (True, False)
     completes = escape(LINKS.prepared("complete", "move_clients/manual__1"))
-    assert completes in page(ledger, groups=[(published, readers)], may_start=["migrate_namespaces"])
-    back = page(ledger, groups=[(replace(published, run="return_clients/1"), [])], may_start=["migrate_namespaces"])
+    assert completes in page(ledger, groups=[group], may_start=["migrate_namespaces"])
+    returned = Followed(published=replace(published, run="return_clients/1"))
+    back = page(ledger, groups=[returned], may_start=["migrate_namespaces"])
     assert "Complete the move" not in back
     # Airflow has no connection for what a command line named by its address.
-    by_hand = replace(published, run="cli/move-clients-1")
-    assert "Move the clients back" not in page(ledger, groups=[(by_hand, [])], may_start=["return_clients"])
+    by_hand = Followed(published=replace(published, run="cli/move-clients-1"))
+    assert "Move the clients back" not in page(ledger, groups=[by_hand], may_start=["return_clients"])
+
+
+def test_whether_moved_applications_can_return_is_said_with_its_age(ledger: Ledger) -> None:
+    run = "move_clients/manual__1"
+    published = Publication(
+        group="orders",
+        version=7,
+        document=ConnectionDocument(service_url="pulsar://green:6650"),
+        cluster="green",
+        by="ann",
+        at=(NOW - timedelta(hours=2)).isoformat(),
+        namespaces=("acme/orders",),
+        run=run,
+    )
+    moved = Followed(published=published, origin="blue", is_away=True)
+    assert "? not known: let watch_replication read green and blue" in page(ledger, groups=[moved])
+    link = LinkState(source="green", target="blue", counts={"stalled": 1, "healthy": 2}, backlog=1234)
+    state = ReturnState(group="orders", run=run, replicators=link)
+    returns = {run: (state, NOW - timedelta(minutes=3))}
+    text = page(ledger, groups=[moved], returns=returns)
+    assert "■ stalled; blue lacks 1,234 entries" in text
+    assert "3 min 0 s ago" in text
+    complete = page(ledger, groups=[replace(moved, is_final=True)], returns=returns, may_start=["return_clients"])
+    assert "the move is complete" in complete
+    assert ("stalled" in complete, "Move the clients back" in complete) == (False, False)
 
 
 def test_the_page_moves_by_itself_only_when_somebody_asks(ledger: Ledger) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.fleet.layout import Links
-from pulsar_fleet.fleet.replicators import PAGE_SIZE, PROCEDURE, ReplicatorsView, read_watched, replicators_page
+from pulsar_fleet.fleet.records import REPLICATION_WATCH, read_watched
+from pulsar_fleet.fleet.replicators import PAGE_SIZE, ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
@@ -62,9 +63,9 @@ def ledger(new_database: Callable[[], str], records: Path) -> Ledger:
 
 
 def examine(ledger: Ledger, run_id: str, examination: Examination | None, *clusters: str) -> None:
-    ledger.start_run(f"{PROCEDURE}/{run_id}", PROCEDURE, {"clusters": list(clusters), "selection": []})
+    ledger.start_run(f"{REPLICATION_WATCH}/{run_id}", REPLICATION_WATCH, {"clusters": list(clusters), "selection": []})
     if examination:
-        store_examination(Run(f"{PROCEDURE}/{run_id}", ledger, Artefacts.open()), examination)
+        store_examination(Run(f"{REPLICATION_WATCH}/{run_id}", ledger, Artefacts.open()), examination)
 
 
 def page(ledger: Ledger, number: int = 1) -> str:

@@ -31,8 +31,8 @@ from pulsar_fleet.fleet.matrix import MatrixView, matrix_page, read_cells, read_
 from pulsar_fleet.fleet.migration import MigrationView, migration_page, read_migration
 from pulsar_fleet.fleet.page import View, fleet_page, linked_runs
 from pulsar_fleet.fleet.prepared_run import refused_runs
-from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces
-from pulsar_fleet.fleet.replicators import ReplicatorsView, read_watched, replicators_page
+from pulsar_fleet.fleet.records import read_clusters, read_fleet, read_namespaces, read_returns, read_watched
+from pulsar_fleet.fleet.replicators import ReplicatorsView, replicators_page
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.cluster_notes import read_notes
 from pulsar_fleet.ledger.ledger import Ledger
@@ -83,8 +83,9 @@ def fleet(
     ledger, artefacts = Ledger.open(), Artefacts.open()
     state = read_fleet(ledger)
     refused = refused_runs(list(state.last_runs.values()), ledger, artefacts)
-    visitor, groups = visitor_of(session, user), followed_groups()
+    visitor, groups = visitor_of(session, user), followed_groups(ledger)
     now = Situation(state=state, notes=read_notes(artefacts), visitor=visitor, refused=refused, groups=groups)
+    now = replace(now, returns=read_returns(ledger, artefacts, groups))
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, links, view))
     return HTMLResponse(fleet_page(replace(now, reports=reports), records, links, view))

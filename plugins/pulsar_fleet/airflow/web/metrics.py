@@ -5,8 +5,10 @@ from __future__ import annotations
 from fastapi.responses import Response
 
 from pulsar_fleet.airflow.web.tokens import app_behind_token
+from pulsar_fleet.clients.store import followed_groups
 from pulsar_fleet.fleet.metrics import CONTENT_TYPE, metrics_text
-from pulsar_fleet.fleet.records import read_fleet, read_oldest
+from pulsar_fleet.fleet.records import moved_groups, read_fleet, read_oldest, read_returns
+from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 
 PREFIX = "/pulsar-fleet-metrics"
@@ -19,4 +21,6 @@ app = app_behind_token("Pulsar Fleet metrics", TOKEN_VARIABLE)
 def metrics() -> Response:
     """Every metric, read from the ledger now."""
     ledger = Ledger.open()
-    return Response(metrics_text(read_fleet(ledger), read_oldest(ledger)), media_type=CONTENT_TYPE)
+    groups = followed_groups(ledger)
+    moved = moved_groups(groups, read_returns(ledger, Artefacts.open(), groups))
+    return Response(metrics_text(read_fleet(ledger), read_oldest(ledger), moved), media_type=CONTENT_TYPE)

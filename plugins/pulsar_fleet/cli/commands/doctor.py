@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_all
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Yes
 from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.clients.store import followed_groups
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.replication.doctor.model import Examination
 from pulsar_fleet.replication.doctor.remedies import RemedyResult, chosen_calls
@@ -31,6 +35,8 @@ def doctor(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     conf["selection"] = list(parse_selection(conf["selection"]).texts())
     with usage_errors():
         request = Request.of(conf)
+    moved = tuple(group for group in followed_groups(Ledger.open()) if group.can_return)
+    request = replace(request, moved=moved)
     if request.remedies:
         require_consent("clusters", yes=yes)
     document, state = _run(terminal, clusters, request, conf, ask=not yes)

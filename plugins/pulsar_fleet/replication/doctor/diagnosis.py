@@ -37,6 +37,7 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     lag_text,
     on,
 )
+from pulsar_fleet.replication.doctor.causes.returns import find_return_causes, return_states
 from pulsar_fleet.replication.doctor.causes.topics import find_schema_causes, find_topic_causes
 from pulsar_fleet.replication.doctor.facts import FleetFacts, ReplicatorFacts
 from pulsar_fleet.replication.doctor.model import (
@@ -74,9 +75,9 @@ def _link(source: str, target: str, rows: Sequence[Assessed]) -> LinkState:
         target=target,
         counts=Counter(row.state.value for row in rows),
         backlog=sum(row.facts.backlog for row in rows),
-        delay_seconds=max(row.facts.last.delay_seconds if row.facts.last else 0.0 for row in rows),
+        delay_seconds=max((row.facts.last.delay_seconds if row.facts.last else 0.0 for row in rows), default=0.0),
         per_second=round(sum(row.facts.per_second for row in rows), 2),
-        catch_up_seconds=max(known) if len(known) == len(seconds) else None,
+        catch_up_seconds=max(known, default=0.0) if len(known) == len(seconds) else None,
     )
 
 
@@ -107,6 +108,7 @@ def diagnose(facts: FleetFacts, request: Request) -> Examination:
         counts=Counter(row.state.value for row in assessed),
         replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
         links=link_states(assessed),
+        returns=tuple(return_states(facts, assessed, request.moved, request.selection, _link)),
         diagnoses=ordered([_with_lists(facts, _with_defects(facts, diagnosis)) for diagnosis in _once(explained)]),
         unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
         outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},
@@ -154,6 +156,7 @@ def _explain(facts: FleetFacts, assessed: Sequence[Assessed], request: Request) 
             yield explanation
     for namespaces in remaining:
         yield from _remaining(namespaces, limited.get((namespaces.source, namespaces.target), ()))
+    yield from find_return_causes(facts, request.moved, request.selection)
     yield from find_subscription_causes(facts, assessed)
     yield from find_stray_clusters(facts)
 

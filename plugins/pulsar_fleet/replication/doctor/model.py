@@ -187,7 +187,29 @@ class LinkState(Document):
     @property
     def worst(self) -> State:
         """The state of the replicator that needs a person most."""
-        return next(state for state in _WORST_FIRST if self.counts.get(state.value))
+        return next((state for state in _WORST_FIRST if self.counts.get(state.value)), State.HEALTHY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnState(Document):
+    """How what the applications of a group write comes back to the cluster that they left.
+
+    :param run: that has moved them.
+    :param replicators: those from the cluster where they are to the one that they left; a missing one for each
+        namespace and topic that is not replicated back.
+    """
+
+    group: str
+    run: str
+    replicators: LinkState
+
+    def text(self) -> str:
+        """One line with numbers."""
+        row = self.replicators
+        return (
+            f"RETURN       {self.group}: {row.source} → {row.target} {row.worst.value}, "
+            f"{counted(row.backlog, 'entry')} behind"
+        )
 
 
 _WORST_FIRST = (State.MISSING, State.DISCONNECTED, State.STALLED, State.BEHIND, State.UNKNOWN, State.HEALTHY)
@@ -200,6 +222,7 @@ class Examination(Document):
     :param counts: state → number of replicators.
     :param replicators: those that are not healthy.
     :param links: all replicators, by source and target.
+    :param returns: of the groups of applications that were moved and can return, where both clusters were read.
     :param read_at: of the last reading, seconds since 1970; 0 in an examination of an earlier release.
     :param unread: facts that could not be read, as texts; what depends on them is unknown.
     :param outages: connection → why its cluster does not answer.
@@ -213,6 +236,7 @@ class Examination(Document):
     counts: Mapping[str, int]
     replicators: tuple[ReplicatorState, ...] = ()
     links: tuple[LinkState, ...] = ()
+    returns: tuple[ReturnState, ...] = ()
     read_at: float = 0.0
     diagnoses: tuple[Diagnosis, ...] = ()
     unread: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.selection import Selection
@@ -28,6 +29,7 @@ class Request:
     :param connect_seconds: for how long a replicator that does not work without a cause is read again.
     :param behind_seconds: a replicator that needs longer for its backlog is behind.
     :param most_details: of so many replicators that do not work, the topic on the target is read too.
+    :param moved: groups of applications that can return: what they write must be replicated back until then.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -37,6 +39,7 @@ class Request:
     behind_seconds: float = BEHIND_SECONDS
     connect_seconds: float = CONNECT_SECONDS
     most_details: int = MOST_DETAILS
+    moved: tuple[Followed, ...] = ()
 
     def __post_init__(self) -> None:
         for id_ in sorted(self.remedies):

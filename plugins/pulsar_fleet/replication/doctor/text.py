@@ -52,12 +52,17 @@ def _lines(examination: Examination, changed: str) -> Iterator[str]:
         if len(same) > FEW:
             more = [f"{diagnosis.clusters} {diagnosis.resource}" for diagnosis in same[FEW:]]
             yield f"        The same: {listed(more, 10)}; the JSON document has them all"
-    rows = examination.replicators
-    if rows:
-        yield ""
-    for row in rows[:MOST_ROWS]:
-        yield row.text()
-    if len(rows) > MOST_ROWS:
-        yield f"… and {counted(len(rows) - MOST_ROWS, 'more replicator')}, all in the JSON document"
+    yield from _rows(examination)
     if examination.unread:
         yield f"Unknown, because it could not be read: {listed(examination.unread, 10)}"
+
+
+def _rows(examination: Examination) -> Iterator[str]:
+    """The replicators that are not healthy, and whether applications that were moved can return."""
+    rows = [*(row.text() for row in examination.replicators), *(row.text() for row in examination.returns)]
+    more = len(examination.replicators) - MOST_ROWS
+    if more > 0:
+        rows[MOST_ROWS : len(examination.replicators)] = [
+            f"… and {counted(more, 'more replicator')}, all in the JSON document"
+        ]
+    yield from ["", *rows] if rows else ()

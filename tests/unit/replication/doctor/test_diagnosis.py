@@ -12,9 +12,12 @@ from docs.tools.catalogue_tables import with_causes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import Followed, Publication
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.planning.hazards import cluster_lists, guard_call, risks_of_calls
 from pulsar_fleet.preflight.bookies import Bookies
@@ -135,6 +138,64 @@ def test_a_link_is_as_late_as_its_latest_replicator() -> None:
     )
     assert (link.backlog, link.delay_seconds, link.per_second, link.catch_up_seconds) == (500, 70, 20, 50)
     assert (other.source, other.worst, other.backlog, other.catch_up_seconds) == ("green", State.HEALTHY, 0, 0)
+
+
+def moved(*namespaces: str, cluster: str = "green", origin: str = "blue") -> tuple[Followed, ...]:
+    published = Publication(
+        group="orders",
+        version=2,
+        document=ConnectionDocument(service_url="pulsar://green:6650"),
+        cluster=cluster,
+        by="ann",
+        at="2026-11-25T12:00:00+00:00",
+        namespaces=namespaces or (str(NAME),),
+        run="move_clients/1",
+    )
+    return (Followed(published=published, origin=origin, is_away=True),)
+
+
+def test_moved_applications_can_return_while_they_are_replicated_back() -> None:
+    (row,) = diagnose(fleet(), Request(moved=moved())).returns
+    assert (row.group, row.run, row.replicators.source, row.replicators.target) == (
+        "orders",
+        "move_clients/1",
+        "green",
+        "blue",
+    )
+    assert (row.replicators.worst, row.text()) == (
+        State.HEALTHY,
+        "RETURN       orders: green → blue healthy, 0 entries behind",
+    )
+    stalled = replace(STALLED, source="green", target="blue")
+    examination = diagnose(fleet(replicator(), stalled), Request(moved=moved()))
+    assert (examination.returns[0].replicators.worst, examination.returns[0].replicators.backlog) == (State.STALLED, 5)
+    assert "RETURN       orders: green → blue stalled, 5 entries behind" in examination_text(examination)
+
+
+@pytest.mark.parametrize(
+    ("fields", "resource"),
+    [
+        ({"clusters": ("green",)}, str(NAME)),
+        ({"exists": False, "topics": None}, str(NAME)),
+        ({"topic_policies": {TOPIC: TopicPolicies(local={"replicationClusters": ["green"]})}}, str(TOPIC)),
+    ],
+)
+def test_what_moved_applications_write_is_a_fault_if_nothing_sends_it_back(
+    fields: dict[str, Any], resource: str
+) -> None:
+    examination = diagnose(on_green(fleet(replicator()), **fields), Request(moved=moved()))
+    found = [row for row in examination.diagnoses if row.id == "return-stopped"]
+    assert [(row.resource, row.source, row.target) for row in found] == [(resource, "green", "blue")]
+    assert "led to green (run move_clients/1)" in found[0].evidence
+    assert (examination.has_fault, examination.returns[0].replicators.worst) == (True, State.MISSING)
+
+
+def test_a_return_that_was_not_read_is_unknown_or_left_out() -> None:
+    unread = on_green(fleet(replicator()), exists=None, topics=None)
+    examination = diagnose(unread, Request(moved=moved()))
+    assert ([*ids(unread, moved=moved())], examination.returns[0].replicators.worst) == ([], State.UNKNOWN)
+    assert diagnose(fleet(), Request(moved=moved(origin="far"))).returns == ()
+    assert diagnose(fleet(), Request(moved=moved("acme/other"), selection=Selection.parse([str(NAME)]))).returns == ()
 
 
 def test_a_link_with_a_replicator_that_does_not_catch_up_has_no_end() -> None:

@@ -186,6 +186,14 @@ _CAUSES = (
         "remove the topic's list (DELETE …/replication), so that the list of the namespace is in effect.",
     ),
     Cause(
+        "return-stopped",
+        FAULT,
+        "Applications were moved and can return, and what they write is not replicated back.",
+        "What they write stays on {source}: applications that return to {target} miss it.",
+        "replicate {resource} from {source} to {target} again (replicate_namespaces): a return then refuses to lose "
+        "what was written meanwhile. Or, if the applications are to stay, complete the move (migrate_namespaces).",
+    ),
+    Cause(
         "removed-cluster-in-tenant",
         WARNING,
         "A tenant allows a cluster that does not exist any more.",
