@@ -6,6 +6,7 @@ reader, or a consumer by pattern.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from collections import defaultdict
@@ -68,11 +69,13 @@ class Answer:
 class Events:
     """What was seen: of each flow by its place, its producer, and group → what it received, in order.
 
+    :param arrived: when each of `received` came, microseconds since 1970.
     :param stopped: when the producers were told to stop, microseconds since 1970.
     """
 
     answers: dict[int, Answer]
     received: dict[tuple[int, str], list[int]]
+    arrived: dict[tuple[int, str], list[int]]
     stopped: int
 
     def rate(self, before: int) -> float:
@@ -114,7 +117,8 @@ class Applications:
                 received[int(words[1]), group].append((int(words[3]), int(words[2])))
         # Two consumers of a subscription write down what they get apart from each other.
         in_order = {key: [number for _, number in sorted(arrivals)] for key, arrivals in received.items()}
-        return Events(answers, in_order, self._stopped)
+        arrived = {key: sorted(at for at, _ in arrivals) for key, arrivals in received.items()}
+        return Events(answers, in_order, arrived, self._stopped)
 
     def _say(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -123,16 +127,24 @@ class Applications:
 
 
 @contextmanager
-def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path) -> Iterator[Applications]:
+def running(
+    command: Sequence[str], url: str, flows: Sequence[Flow], file: Path, document: str = ""
+) -> Iterator[Applications]:
     """Start the applications; they are connected when this returns, and do not outlive it.
 
     The producer of each topic shares a client object with its consumers, and with flows of the same client; readers and
     pattern consumers have their own.
+
+    :param document: the URL of a connection document that they follow; empty: they stay with the `url`.
     """
     log = file.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True
+            [*command, url, str(file), *([document] if document else [])],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
     try:
         assert process.stdin is not None
@@ -189,9 +201,11 @@ def is_stuck(times: Sequence[int], stopped: int) -> bool:
     return not times or times[-1] < stopped - _STUCK_MICROSECONDS
 
 
-def silence(times: Sequence[int], began: int) -> float:
-    """The longest time without an acknowledgment that ended after `began`, in seconds."""
-    return max((after - before for before, after in pairwise(times) if after > began), default=0) / 1e6
+def silence(times: Sequence[int], began: int, ended: float = math.inf) -> float:
+    """The longest time without an acknowledgment that ended after `began`, and began before `ended`, in seconds."""
+    return (
+        max((after - before for before, after in pairwise(times) if after > began and before < ended), default=0) / 1e6
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ async def carry_first(session: Session) -> str:
 
     movement = required_movement(session.run)
     await _require_free(session, movement.namespaces)
-    carried, _ = await carry(*_sides(session), movement.namespaces)
+    carried, _ = await carry(*_sides(session), movement.namespaces, once=True)
     require_carried(session.conf, carried)
     return carried.headline()
 
@@ -183,8 +183,9 @@ async def return_clients(session: Session) -> Done | str:
     # What the other cluster has of leases it has as well. A migration that is taken back may have died with its own.
     await _require_free(session, movement.namespaces, run=_moved(session), also_unread=True)
     carried, clients, uncarried = await _carried_back(session, movement)
-    # It answers, and nobody has ended the namespaces there meanwhile.
-    await require_open(session.clusters["target"], movement.namespaces)
+    if carried is None:
+        # It answers, and nobody has ended the namespaces there.
+        await require_open(session.clusters["target"], movement.namespaces)
     # Of a cluster that does not say who is connected those are awaited who came by the move.
     keep_clients(run, clients or departure_of(_moved(session)).clients)
     said = published_text(publish(run, why, documents, movement, expected), documents)

@@ -296,10 +296,8 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
         async with held(sides, run, movement.namespaces):
             await replicate_back(sides, run, moves)
             await set_reserved(sides, run, moves)
-            # The second time takes only what has changed meanwhile.
-            for _ in range(2):
-                carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
-                require_carried(session.conf, carried)
+            carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
+            require_carried(session.conf, carried)
             if session.stopping():
                 raise PreconditionFailed("Stopped before any client was moved.")
             # Stored first: an abort takes it that somebody is on the other cluster from here on.

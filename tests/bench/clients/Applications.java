@@ -9,11 +9,13 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import org.apache.pulsar.client.api.*;
+import org.apache.pulsar.client.impl.ControlledClusterFailover;
 
 /**
  * Applications that write down what they see: read from standard input, one a line, until an empty line.
  * `client` begins a new client object. When all are connected the file of the events is created, empty; `stop` ends the
  * producers, `end` writes the events and ends.
+ * A third argument is the URL of a connection document, which the clients follow.
  * The events: A producer number time (acknowledged), E producer number time (failed), R consumer producer number time;
  * times in microseconds. `applications.py` and `go/main.go` do the same.
  */
@@ -52,8 +54,13 @@ public class Applications {
         note(events, "R ", index, new String(message.getData(), StandardCharsets.UTF_8));
     }
 
-    static PulsarClient connect(String url) throws Exception {
-        return PulsarClient.builder().serviceUrl(url).ioThreads(1).listenerThreads(1).build();
+    static PulsarClient connect(String[] arguments) throws Exception {
+        ClientBuilder builder = PulsarClient.builder().ioThreads(1).listenerThreads(1);
+        if (arguments.length < 3) {
+            return builder.serviceUrl(arguments[0]).build();
+        }
+        return builder.serviceUrlProvider(ControlledClusterFailover.builder().defaultServiceUrl(arguments[0])
+            .urlProvider(arguments[2]).checkInterval(1, TimeUnit.SECONDS).build()).build();
     }
 
     static void start(PulsarClient client, String[] words) throws Exception {
@@ -86,7 +93,7 @@ public class Applications {
         PulsarClient client = null;
         for (String line = input.readLine(); line != null && !line.isEmpty(); line = input.readLine()) {
             if (line.equals("client")) {
-                client = connect(arguments[0]);
+                client = connect(arguments);
             } else {
                 start(client, line.split(" "));
             }

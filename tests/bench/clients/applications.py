@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pulsar
 
+from pulsar_fleet.clients.provider import DocumentProvider
+
 RUN, KEYS = 8, 10
 TICK_SECONDS = 0.004
 EVENTS: list[str] = []
@@ -39,9 +41,10 @@ class Writing:
         return note
 
 
-def connect(url: str) -> pulsar.Client:
-    """A client that says nothing."""
-    return pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
+def connect(url: str, document: str) -> pulsar.Client:
+    """A client that says nothing; it follows the document at a URL if there is one."""
+    where = DocumentProvider(document, default=url) if document else url
+    return pulsar.Client(where, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
 
 
 def note(index: str, message: pulsar.Message) -> None:
@@ -102,13 +105,13 @@ def subscribe(client: pulsar.Client, words: list[str]) -> pulsar.Consumer:
 
 def main() -> None:
     """Until `end`, or until whoever started it is gone."""
-    url, file = sys.argv[1:]
+    url, file, *document = sys.argv[1:]
     writers: list[Writing] = []
     kept: list[object] = []
     client = None
     while line := sys.stdin.readline().strip():
         if line == "client":
-            client = connect(url)
+            client = connect(url, *document or [""])
             kept.append(client)
         else:
             start(client, line.split(), writers, kept)

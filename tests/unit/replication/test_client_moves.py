@@ -22,8 +22,10 @@ from pulsar_fleet.procedures import client_moves
 from pulsar_fleet.procedures.moving_clients import publish, published_before
 from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
 from pulsar_fleet.replication.failover import client_move
+from pulsar_fleet.replication.failover.carry import CarriedCursor, CarriedPositions
 from pulsar_fleet.replication.failover.client_move import Departure, Movement
 from pulsar_fleet.replication.failover.measure import Counter
+from pulsar_fleet.replication.failover.read import _Listed
 from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry, TopicCopy
 
 TOPIC = TopicName.parse("persistent://acme/orders/events")
@@ -187,3 +189,27 @@ def test_entries_keep_their_numbers_when_a_ledger_is_removed() -> None:
     now = before.grown_to(Ledgers(((3, 510), (7, 5))))
     assert (len(now), now.at(220), now.at(710)) == (715, Position(3, 20), Position(7, 0))
     assert now.index_after(Position(3, 19)) == before.index_after(Position(3, 19)) == 220
+
+
+def test_entries_that_were_read_before_have_the_numbers_of_now() -> None:
+    before = Ledgers(((1, 10), (2, 5)))
+    entries = [ListedEntry(number, 1, "", b"%d" % number) for number in range(8, 15)]
+    listed = _Listed(before, 8, 15, entries)
+    grown = listed.renumbered(Ledgers(((1, 10), (2, 9))))
+    assert grown is not None
+    assert (grown.begin, grown.end, [one.number for one in grown.entries]) == (8, 15, list(range(8, 15)))
+    # The first ledger was read by all, and removed.
+    trimmed = listed.renumbered(Ledgers(((2, 9),)))
+    assert trimmed is not None
+    assert (trimmed.begin, trimmed.end) == (0, 5)
+    assert [(one.number, one.digest) for one in trimmed.entries] == [(n, b"%d" % (n + 10)) for n in range(5)]
+    # All that was listed is gone, or the topic is another one.
+    assert (listed.renumbered(Ledgers(((3, 9),))), listed.renumbered(Ledgers(()))) == (None, None)
+    assert listed.renumbered(Ledgers(((1, 10), (7, 5)))) is None
+
+
+def test_a_second_time_keeps_what_the_first_has_created_and_set_back() -> None:
+    first = CarriedCursor(topic="t", subscription="s", unread=9, again=4, is_new=True)
+    last = CarriedPositions(cursors=(CarriedCursor(topic="t", subscription="s", unread=2),), unknown={})
+    assert last.after(CarriedPositions(cursors=(first,), unknown={})).cursors == (replace(first, unread=2),)
+    assert last.after(None) == last

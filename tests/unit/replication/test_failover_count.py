@@ -148,6 +148,23 @@ def test_listing_backwards_until_nothing_is_missing_counts_everything(both: tupl
     assert parts == whole
 
 
+@given(sides(), st.integers(0, 5))
+def test_a_position_needs_no_entry_of_from_that_everybody_has_read(both: tuple[Side, Side], more: int) -> None:
+    on_from, on_to = both
+    topics = {Place.FROM: on_from.topic("s"), Place.TO: on_to.topic("s")}
+    begins = {place: max(0, topic.first_unread - more) for place, topic in topics.items()}
+    # What is not replicated to `from` has no copy there.
+    begins[Place.TO] = min(begins[Place.TO], on_to.confirmed)
+    while True:
+        copy = TopicCopy.of(on_from.listed("f", begins[Place.FROM]), on_to.listed("t", begins[Place.TO]))
+        if not begins[Place.TO] or not copy.looks_further_back(Place.FROM, topics[Place.FROM]):
+            break
+        begins[Place.TO] -= 1
+    assert not copy.looks_further_back(Place.TO, topics[Place.TO], ("", "other"))
+    whole = Counter(topics[Place.FROM], topics[Place.TO], copy_of(*both)).position("s")
+    assert Counter(topics[Place.FROM], topics[Place.TO], copy).position("s") == whole
+
+
 def test_all_unread_messages_are_lost_without_the_topic() -> None:
     on_from = Side(["f0", "f1", MARKER], {0}, 0)
     copy = TopicCopy.of(on_from.listed("f"), [])

@@ -95,6 +95,15 @@ class CarriedPositions(Document):
             lines += [f"… and {counted(more, 'more subscription')}"] if more > 0 else []
         return [*lines, *(f"`{topic}`: **unknown**: {why}" for topic, why in sorted(self.unknown.items()))]
 
+    def after(self, earlier: CarriedPositions | None) -> CarriedPositions:
+        """The same, with what an earlier time has created and set back."""
+        known = {(one.topic, one.subscription): one for one in (earlier.cursors if earlier else ())}
+        cursors = []
+        for one in self.cursors:
+            first = known.get((one.topic, one.subscription), one)
+            cursors.append(replace(one, is_new=one.is_new or first.is_new, again=max(one.again, first.again)))
+        return replace(self, cursors=tuple(cursors))
+
     def headline(self) -> str:
         """`5 subscriptions carried, 1 created, 2 set back`."""
         numbers = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from pulsar_fleet.snapshot.resources import is_terminated, read_migrated_to
 
 _SETTLED_SECONDS = 60.0
 """Nobody is waited for any longer who left one cluster and did not come to the other: it may have ended."""
+_QUICK_SECONDS, _SHRUNK = 1.0, 0.8
 _MOST = 5
 
 
@@ -237,14 +239,26 @@ async def _terminated(admin: AdminClient, topics: Sequence[TopicName]) -> set[To
 
 
 async def carry(
-    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName]
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName], *, once: bool = False
 ) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
-    """Carry the positions of every subscription, and read who is connected to the cluster that clients leave."""
+    """Carry the positions of every subscription, and read who is connected to the cluster that clients leave.
+
+    Positions are carried again until that takes at most a second, or hardly less than the time before: what is
+    acknowledged while they are carried will be delivered again.
+
+    :param once: who calls it again, right before clients move, has no use for that.
+    """
     async with both_clusters(origin, target) as (here, there, reader):
         await require_open(there.admin, namespaces, here.admin)
-        topics = await topics_of(here.admin, namespaces)
-        carried = await carry_positions(reader, topics, there.admin)
-        return carried, await connected(here.admin, topics)
+        topics, before, carried = await topics_of(here.admin, namespaces), math.inf, None
+        while True:
+            # Read before: while it is read positions would grow old.
+            clients, began = await connected(here.admin, topics), time.monotonic()
+            carried = (await carry_positions(reader, topics, there.admin)).after(carried)
+            seconds = time.monotonic() - began
+            if once or seconds <= _QUICK_SECONDS or seconds > before * _SHRUNK:
+                return carried, clients
+            before = seconds
 
 
 async def look_arrived(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -142,17 +142,19 @@ class TopicCopy:
             if entry.origin and entry.number in partners and partners[entry.number] not in own
         }
 
-    def looks_further_back(self, place: Place, topic: ClusterTopic) -> bool:
+    def looks_further_back(self, place: Place, topic: ClusterTopic, without: Collection[str] = ()) -> bool:
         """Whether the other cluster may have an earlier entry than listed that is an unread entry of `place`.
 
         Copies keep their order, so this is so only before the first entry of the same origin that both have.
+
+        :param without: origins of which earlier entries are not asked for.
         """
         partners, unread, settled = self.partners[place], topic.unread, topic.settled
         matched: set[str] = set()
         for entry in self.entries[place]:
             if entry.number in partners:
                 matched.add(entry.origin)
-            elif entry.origin in matched or not _may_be_there(entry, topic):
+            elif entry.origin in matched or entry.origin in without or not _may_be_there(entry, topic):
                 continue
             elif entry.number in unread and entry.number in settled:
                 return True
