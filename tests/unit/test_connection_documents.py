@@ -346,6 +346,9 @@ def test_a_group_can_return_until_it_has_or_a_migration_has_ended_it(
     assert can_return() == (True, "blue")
     ledger.enter_phase("migrate_namespaces/2", "acme/orders", "cut_over")
     assert can_return() == (False, "blue")
+    # Another address of the same cluster.
+    documents.publish("orders", GREEN, cluster="green", by="ann", why="", expected=4)
+    assert can_return() == (False, "blue")
 
 
 def test_a_client_follows_what_is_valid_and_stays_otherwise(tmp_path: Path) -> None:

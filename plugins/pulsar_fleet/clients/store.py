@@ -309,7 +309,7 @@ class Followed:
 
     :param origin: own name of the cluster that they left last; empty where no version says it.
     :param is_away: a run has led them to another cluster than that where its chain of returns began.
-    :param is_final: a migration has ended since that they can return.
+    :param is_final: a migration has ended since that they can return, for a namespace at least; `is_complete`: for all.
     """
 
     published: Publication
@@ -317,6 +317,7 @@ class Followed:
     origin: str = ""
     is_away: bool = False
     is_final: bool = False
+    is_complete: bool = False
 
     @property
     def can_return(self) -> bool:
@@ -334,21 +335,30 @@ def followed_groups(ledger: Ledger) -> list[Followed]:
 
 
 def _followed(documents: ConnectionDocuments, published: Publication, ledger: Ledger) -> Followed:
-    clusters = (one.cluster for one in documents.history(published.group) if one.version < published.version)
+    earlier = [one for one in documents.history(published.group) if one.version < published.version]
+    # The same cluster may have been published again, with another address.
+    here = [published, *itertools.takewhile(lambda one: one.cluster == published.cluster, earlier)]
     # A run of another ledger counts as a move: then somebody looks whether its applications can return.
     is_away = bool(published.run) and first_move(ledger, published.run)[1]
+    ended = [_is_ended(ledger, name, here[-1].at) for name in published.namespaces]
     return Followed(
         published=published,
         readers=documents.readers(published.group),
-        origin=next((name for name in clusters if name != published.cluster), ""),
+        origin=next((one.cluster for one in earlier if one.cluster != published.cluster), ""),
         is_away=is_away,
-        is_final=any(_is_ended(ledger, name, published) for name in published.namespaces),
+        is_final=any(ended),
+        is_complete=bool(ended) and all(ended),
     )
 
 
-def _is_ended(ledger: Ledger, namespace: str, published: Publication) -> bool:
-    """Whether a migration has ended the other cluster for the namespace since the publication."""
-    run, since = ledger.last_run_in(namespace, _ENDS), datetime.fromisoformat(published.at)
+def _is_ended(ledger: Ledger, namespace: str, led_at: str) -> bool:
+    """Whether a migration has ended the other cluster for the namespace since clients are led here."""
+    try:
+        since = utc(datetime.fromisoformat(led_at))
+    except ValueError:
+        # Of a record that somebody has changed it is not known.
+        return False
+    run = ledger.last_run_in(namespace, _ENDS)
     entries = ledger.phases(run) if run else ()
     return any(entry.namespace == namespace and entry.phase == _ENDS and utc(entry.at) >= since for entry in entries)
 
@@ -358,7 +368,7 @@ def first_move(ledger: Ledger, run_id: str) -> tuple[RecordedRun | None, bool]:
     recorded = ledger.run(run_id)
     if recorded is None or recorded.procedure != RETURN:
         return recorded, True
-    first, is_there = first_move(ledger, recorded.conf["run"])
+    first, is_there = first_move(ledger, str(recorded.conf.get("run") or ""))
     return first, not is_there
 
 

@@ -210,8 +210,10 @@ def _group(group: Followed, now: Situation, links: Links) -> dict[str, Any]:
     published, at = group.published, now.state.read_at
     recent = [reader for reader in group.readers if at.timestamp() - reader.at < _RECENT_SECONDS]
     hosts = listed((reader.host for reader in recent), _MOST_HOSTS)
-    steps = [Step(label="Move the clients back", prepares=(Errand.RETURN, published.run))]
-    if may_complete(published.run):
+    steps: list[Step] = []
+    if not group.is_final:
+        steps.append(Step(label="Move the clients back", prepares=(Errand.RETURN, published.run)))
+    if may_complete(published.run) and not group.is_complete:
         steps.append(Step(label="Complete the move", prepares=(Errand.COMPLETE, published.run)))
     return {
         "name": published.group,
@@ -223,14 +225,14 @@ def _group(group: Followed, now: Situation, links: Links) -> dict[str, Any]:
         "read": f"{counted(len(recent), 'host')}: {hosts}" if recent else "",
         "namespaces": ", ".join(published.namespaces),
         "back": _return_cell(group, now.returns, at),
-        "steps": shown_steps(steps if may_return(published.run) and not group.is_final else [], links, now.visitor),
+        "steps": shown_steps(steps if may_return(published.run) else [], links, now.visitor),
     }
 
 
 def _return_cell(group: Followed, returns: Returns, now: datetime) -> dict[str, str]:
     """Whether a group can return, what the cluster that it left lacks, and when that was read."""
     if not group.can_return:
-        text = "the move is complete" if group.is_final and group.is_away else ""
+        text = "no: a migration has completed the move" if group.is_final and group.is_away else ""
         return {"text": text, "css": "quiet", "age": ""}
     if group.published.run not in returns:
         name = f"{group.published.cluster} and {group.origin}"

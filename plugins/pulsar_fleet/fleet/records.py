@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -290,13 +290,29 @@ def read_returns(
 ) -> Returns:
     """Of the groups that can return, what the newest examination with their clusters says; none of an old one."""
     since = (now or datetime.now(UTC)) - _FRESH
-    runs_moved = {group.published.run for group in groups if group.can_return}
     found: dict[str, tuple[ReturnState, datetime]] = {}
-    for fleet in read_watched(ledger, artefacts) if runs_moved else ():
+    moved = {group.published.run: group for group in groups if group.can_return}
+    rows: dict[str, list[tuple[ReturnState, datetime]]] = {}
+    for fleet in read_watched(ledger, artefacts) if moved else ():
         for row in fleet.examination.returns if fleet.read_at > since else ():
-            if row.run in runs_moved and (row.run not in found or found[row.run][1] < fleet.read_at):
-                found[row.run] = row, fleet.read_at
+            rows.setdefault(row.run, []).append((row, fleet.read_at))
+    for run, group in moved.items():
+        if run in rows:
+            found[run] = _together(rows[run], group)
     return found
+
+
+def _together(rows: Sequence[tuple[ReturnState, datetime]], group: Followed) -> tuple[ReturnState, datetime]:
+    """What several examinations say, of which each may cover some namespaces of the group; as old as the oldest."""
+    first = rows[0][0]
+    counts: Counter[str] = Counter()
+    for row, _ in rows:
+        counts.update(row.replicators.counts)
+    if missing := {*group.published.namespaces} - {name for row, _ in rows for name in row.namespaces}:
+        counts["unknown"] += len(missing)
+    backlog = max(row.replicators.backlog for row, _ in rows)
+    together = replace(first, replicators=replace(first.replicators, counts=counts, backlog=backlog))
+    return together, min(at for _, at in rows)
 
 
 def moved_groups(groups: Iterable[Followed], returns: Returns) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,7 @@ async def carry_first(session: Session) -> str:
 
     movement = required_movement(session.run)
     await _require_free(session, movement.namespaces)
-    carried, _ = await carry(*_sides(session), movement.namespaces, once=True)
+    carried, _ = await carry(*_sides(session), movement.namespaces, limit_seconds=0.0)
     require_carried(session.conf, carried)
     return carried.headline()
 
@@ -160,6 +161,8 @@ async def move_clients(session: Session) -> Done | str:
     await _require_free(session, movement.namespaces)
     carried, clients = await carry(*_sides(session), movement.namespaces)
     require_carried(session.conf, carried)
+    # Positions are carried for a while.
+    await _require_free(session, movement.namespaces)
     keep_clients(run, clients)
     return Done(published_text(publish(run, why, documents, movement, expected), documents), carried)
 
@@ -183,9 +186,9 @@ async def return_clients(session: Session) -> Done | str:
     # What the other cluster has of leases it has as well. A migration that is taken back may have died with its own.
     await _require_free(session, movement.namespaces, run=_moved(session), also_unread=True)
     carried, clients, uncarried = await _carried_back(session, movement)
-    if carried is None:
-        # It answers, and nobody has ended the namespaces there.
-        await require_open(session.clusters["target"], movement.namespaces)
+    # Positions are carried for a while. It answers, and no migration has taken or ended the namespaces meanwhile.
+    await _require_free(session, movement.namespaces, run=_moved(session), also_unread=True)
+    await require_open(session.clusters["target"], movement.namespaces)
     # Of a cluster that does not say who is connected those are awaited who came by the move.
     keep_clients(run, clients or departure_of(_moved(session)).clients)
     said = published_text(publish(run, why, documents, movement, expected), documents)
@@ -206,7 +209,8 @@ async def _carried_back(
         return None, (), why
     try:
         async with asyncio.timeout(_SKIP_SECONDS if skips else None):
-            carried, clients = await carry(*_sides(session), movement.namespaces)
+            limit = _SKIP_SECONDS if skips else math.inf
+            carried, clients = await carry(*_sides(session), movement.namespaces, limit_seconds=limit)
         require_carried(session.conf, carried)
     except (FleetError, TimeoutError) as error:
         # It may have died meanwhile: then its errors say nothing of the positions.

@@ -83,25 +83,35 @@ def test_moved_groups_are_counted_by_what_the_newest_examination_says(ledger: Le
         by="ann",
         at=datetime.now(UTC).isoformat(),
         run="move_clients/1",
+        namespaces=("acme/orders",),
     )
     groups = [
         Followed(published=published, origin="blue", is_away=True),
         Followed(published=replace(published, run="move_clients/2"), origin="blue", is_away=True),
         Followed(published=replace(published, run="return_clients/1")),
+        # Of one of its namespaces nobody knows.
+        Followed(
+            published=replace(published, run="move_clients/3", namespaces=("acme/orders", "beta/b")),
+            origin="blue",
+            is_away=True,
+        ),
     ]
     ledger.start_run("watch_replication/1", "watch_replication", {"clusters": ["blue", "green"]})
-    link = LinkState(source="green", target="blue", counts={"stalled": 1})
+    link, fine = (LinkState(source="green", target="blue", counts={state: 1}) for state in ("stalled", "healthy"))
     examination = Examination(
         clusters=("blue", "green"),
         namespaces=1,
         counts={"stalled": 1},
-        returns=(ReturnState(group="orders", run="move_clients/1", replicators=link),),
+        returns=(
+            ReturnState(group="orders", run="move_clients/1", replicators=link, namespaces=("acme/orders",)),
+            ReturnState(group="wide", run="move_clients/3", replicators=fine, namespaces=("acme/orders",)),
+        ),
         read_at=time.time(),
     )
     store_examination(Run("watch_replication/1", ledger, Artefacts.open()), examination)
     returns = read_returns(ledger, Artefacts.open(), groups)
     counted = moved_groups(groups, returns)
-    assert counted == {"stalled": 1, "unwatched": 1}
+    assert counted == {"stalled": 1, "unwatched": 1, "unknown": 1}
     assert samples(ledger, counted)["pulsar_fleet_moved_groups", "stalled"] == 1
     # What an hour ago was so may not be so now.
     later = datetime.now(UTC) + timedelta(hours=2)

@@ -249,9 +249,14 @@ def test_whether_moved_applications_can_return_is_said_with_its_age(ledger: Ledg
     text = page(ledger, groups=[moved], returns=returns)
     assert "■ stalled; blue lacks 1,234 entries" in text
     assert "3 min 0 s ago" in text
-    complete = page(ledger, groups=[replace(moved, is_final=True)], returns=returns, may_start=["return_clients"])
-    assert "the move is complete" in complete
-    assert ("stalled" in complete, "Move the clients back" in complete) == (False, False)
+    may_start = ["return_clients", "migrate_namespaces"]
+    for is_complete in (False, True):
+        ended = replace(moved, is_final=True, is_complete=is_complete)
+        final = page(ledger, groups=[ended], returns=returns, may_start=may_start)
+        assert "no: a migration has completed the move" in final
+        assert ("stalled" in final, "Move the clients back" in final) == (False, False)
+        # Another namespace of the group is still to be completed.
+        assert ("Complete the move" in final) is not is_complete
 
 
 def test_the_page_moves_by_itself_only_when_somebody_asks(ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,12 +22,12 @@ from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.procedures import client_moves
 from pulsar_fleet.procedures.moving_clients import publish, published_before
 from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
-from pulsar_fleet.replication.failover import client_move
+from pulsar_fleet.replication.failover import client_move, read
 from pulsar_fleet.replication.failover.carry import CarriedCursor, CarriedPositions
 from pulsar_fleet.replication.failover.client_move import Departure, Movement
 from pulsar_fleet.replication.failover.measure import Counter
 from pulsar_fleet.replication.failover.read import _Listed
-from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry, TopicCopy
+from pulsar_fleet.replication.failover.topic_copy import ClusterTopic, ListedEntry, Place, TopicCopy
 
 TOPIC = TopicName.parse("persistent://acme/orders/events")
 BLUE, GREEN = (ConnectionDocument(service_url=f"pulsar://{name}:6650") for name in ("blue", "green"))
@@ -213,3 +214,37 @@ def test_a_second_time_keeps_what_the_first_has_created_and_set_back() -> None:
     last = CarriedPositions(cursors=(CarriedCursor(topic="t", subscription="s", unread=2),), unknown={})
     assert last.after(CarriedPositions(cursors=(first,), unknown={})).cursors == (replace(first, unread=2),)
     assert last.after(None) == last
+
+
+async def test_a_second_look_reads_only_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def listing(_engine: Any, _topic: TopicName, _ledgers: Ledgers, begin: int, end: int) -> list[ListedEntry]:
+        asked.append((begin, end))
+        return [ListedEntry(number, 1, "", b"%d" % number) for number in range(begin, end)]
+
+    monkeypatch.setattr(read, "list_entries", listing)
+    clusters: Any = {place: SimpleNamespace(engine=None) for place in Place}
+    reader = read.TopicReader(clusters)
+
+    async def entries(begin: int, end: int, length: int) -> list[tuple[int, int]]:
+        asked.clear()
+        topic = ClusterTopic(ledgers=Ledgers(((1, length),)), cursors={}, stats=None)
+        sides: Any = {Place.FROM: topic}
+        found = await reader._entries(Place.FROM, TOPIC, sides, begin, end)
+        assert [one.number for one in found] == list(range(begin, end))
+        return list(asked)
+
+    assert await entries(10, 20, 20) == [(10, 20)]
+    assert await entries(12, 30, 30) == [(20, 30)]
+    # Further back, and from what was read before.
+    assert await entries(5, 10, 30) == [(5, 10)]
+    assert await entries(5, 30, 30) == []
+    # Older than what is known, which stays known.
+    assert await entries(0, 2, 30) == [(0, 2)]
+    assert await entries(8, 31, 31) == [(30, 31)]
+    # What lies between was read by nobody.
+    assert await entries(40, 50, 50) == [(40, 50)]
+    monkeypatch.setattr(read, "_MOST_KEPT", 0)
+    assert await entries(45, 52, 52) == [(50, 52)]
+    assert await entries(45, 52, 52) == [(45, 52)]

@@ -6,6 +6,7 @@ from fastapi.responses import Response
 
 from pulsar_fleet.airflow.web.tokens import app_behind_token
 from pulsar_fleet.clients.store import followed_groups
+from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.fleet.metrics import CONTENT_TYPE, metrics_text
 from pulsar_fleet.fleet.records import moved_groups, read_fleet, read_oldest, read_returns
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -22,5 +23,10 @@ def metrics() -> Response:
     """Every metric, read from the ledger now."""
     ledger = Ledger.open()
     groups = followed_groups(ledger)
-    moved = moved_groups(groups, read_returns(ledger, Artefacts.open(), groups))
+    try:
+        returns = read_returns(ledger, Artefacts.open(), groups)
+    except FleetError:
+        # The other alerts do not need the artefacts.
+        returns = {}
+    moved = moved_groups(groups, returns)
     return Response(metrics_text(read_fleet(ledger), read_oldest(ledger), moved), media_type=CONTENT_TYPE)

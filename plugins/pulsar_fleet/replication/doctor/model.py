@@ -195,6 +195,7 @@ class ReturnState(Document):
     """How what the applications of a group write comes back to the cluster that they left.
 
     :param run: that has moved them.
+    :param namespaces: of the group that the examination covers.
     :param replicators: those from the cluster where they are to the one that they left; a missing one for each
         namespace and topic that is not replicated back.
     """
@@ -202,6 +203,7 @@ class ReturnState(Document):
     group: str
     run: str
     replicators: LinkState
+    namespaces: tuple[str, ...] = ()
 
     def text(self) -> str:
         """One line with numbers."""
@@ -212,7 +214,7 @@ class ReturnState(Document):
         )
 
 
-_WORST_FIRST = (State.MISSING, State.DISCONNECTED, State.STALLED, State.BEHIND, State.UNKNOWN, State.HEALTHY)
+_WORST_FIRST = (State.MISSING, State.DISCONNECTED, State.STALLED, State.UNKNOWN, State.BEHIND, State.HEALTHY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

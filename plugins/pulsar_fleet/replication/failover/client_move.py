@@ -239,24 +239,30 @@ async def _terminated(admin: AdminClient, topics: Sequence[TopicName]) -> set[To
 
 
 async def carry(
-    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName], *, once: bool = False
+    origin: ClusterConnection,
+    target: ClusterConnection,
+    namespaces: Sequence[NamespaceName],
+    *,
+    limit_seconds: float = math.inf,
 ) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
     """Carry the positions of every subscription, and read who is connected to the cluster that clients leave.
 
     Positions are carried again until that takes at most a second, or hardly less than the time before: what is
     acknowledged while they are carried will be delivered again.
 
-    :param once: who calls it again, right before clients move, has no use for that.
+    :param limit_seconds: nothing is begun again that would end later, if it took as long. 0: they are carried once.
     """
     async with both_clusters(origin, target) as (here, there, reader):
         await require_open(there.admin, namespaces, here.admin)
-        topics, before, carried = await topics_of(here.admin, namespaces), math.inf, None
+        first, before, carried = time.monotonic(), math.inf, None
         while True:
-            # Read before: while it is read positions would grow old.
+            # Read before: while they are read positions would grow old.
+            topics = await topics_of(here.admin, namespaces)
             clients, began = await connected(here.admin, topics), time.monotonic()
             carried = (await carry_positions(reader, topics, there.admin)).after(carried)
             seconds = time.monotonic() - began
-            if once or seconds <= _QUICK_SECONDS or seconds > before * _SHRUNK:
+            is_late = time.monotonic() - first + seconds > limit_seconds
+            if is_late or seconds <= _QUICK_SECONDS or seconds > before * _SHRUNK:
                 return carried, clients
             before = seconds
 

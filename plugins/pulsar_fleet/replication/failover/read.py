@@ -47,6 +47,8 @@ class _Listed:
         begin, end = max(0, self.begin - removed), self.end - removed
         if removed < 0 or not begin < end <= len(now) or now.at(end - 1) != self.ledgers.at(self.end - 1):
             return None
+        if not removed:
+            return replace(self, ledgers=now)
         kept = (replace(entry, number=entry.number - removed) for entry in self.entries)
         return _Listed(now, begin, end, [entry for entry in kept if entry.number >= begin])
 
@@ -76,6 +78,7 @@ class TopicReader:
         self._clusters = clusters
         self._reading = {place: asyncio.Lock() for place in Place}
         self._listed: dict[tuple[Place, TopicName], _Listed] = {}
+        self._kept = 0
 
     async def topics(self, topic: TopicName) -> tuple[ClusterTopic, ClusterTopic]:
         """The topic on `from` and on `to`; six calls. **Loads the topic.**
@@ -131,8 +134,16 @@ class TopicReader:
             # A subscription that is created must get what `from` does not have yet.
             begins[Place.TO] = min(begins[Place.TO], on_to.replicated)
         ends = {place: len(topic.ledgers) for place, topic in sides.items()}
+        for place in Place:
+            _require_few(ends[place] - begins[place])
         read = (self._entries(place, topic, sides, begins[place], ends[place]) for place in Place)
-        entries = dict(zip(Place, await asyncio.gather(*read), strict=True))
+        # Both end before one fails: no thread reads on when the connections are closed.
+        answers = await asyncio.gather(*read, return_exceptions=True)
+        entries: dict[Place, list[ListedEntry]] = {}
+        for place, answer in zip(Place, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            entries[place] = answer
         # What one of both has written, and `from` has before its first unread entry, all subscriptions have read there.
         both = ("", self._clusters[Place.FROM].name)
         settled = {Place.FROM: (), Place.TO: both if unsent else ()}
@@ -154,9 +165,12 @@ class TopicReader:
         ledgers = sides[place].ledgers
         _require_few(len(ledgers) - begin)
         async with self._reading[place]:
-            before = self._listed.pop((place, topic), None)
+            before = self._listed.get((place, topic))
             known = before.renumbered(ledgers) if before else None
-            if known is None or known.end < begin or known.begin > end:
+            if known and known.begin > end:
+                # What is newer stays known.
+                return list(await self._read(place, topic, ledgers, begin, end))
+            if known is None or known.end < begin:
                 known = _Listed(ledgers, begin, begin, ())
             first = await self._read(place, topic, ledgers, begin, min(known.begin, end))
             later = await self._read(place, topic, ledgers, max(known.end, begin), end)
@@ -172,9 +186,12 @@ class TopicReader:
         return await asyncio.to_thread(list_entries, self._clusters[place].engine, topic, ledgers, begin, end)
 
     def _keep(self, place: Place, topic: TopicName, listed: _Listed) -> None:
+        if before := self._listed.pop((place, topic), None):
+            self._kept -= len(before.entries)
         begin = max(listed.begin, listed.end - _KEPT_OF_TOPIC)
         kept = [entry for entry in listed.entries if entry.number >= begin]
-        if sum(len(one.entries) for one in self._listed.values()) + len(kept) <= _MOST_KEPT:
+        if self._kept + len(kept) <= _MOST_KEPT:
+            self._kept += len(kept)
             self._listed[place, topic] = _Listed(listed.ledgers, begin, listed.end, kept)
 
     async def _topic(self, place: Place, topic: TopicName) -> ClusterTopic:

@@ -42,7 +42,10 @@ def return_states(
             if number:
                 counts[state.value] = counts.get(state.value, 0) + number
         yield ReturnState(
-            group=group.published.group, run=group.published.run, replicators=replace(read, counts=counts)
+            group=group.published.group,
+            run=group.published.run,
+            namespaces=tuple(sorted(map(str, names))),
+            replicators=replace(read, counts=counts),
         )
 
 
