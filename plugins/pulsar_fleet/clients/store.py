@@ -334,21 +334,36 @@ def followed_groups(ledger: Ledger) -> list[Followed]:
     return []
 
 
+def returnable_groups(ledger: Ledger) -> tuple[Followed, ...]:
+    """Those of `followed_groups` whose applications can return."""
+    return tuple(group for group in followed_groups(ledger) if group.can_return)
+
+
 def _followed(documents: ConnectionDocuments, published: Publication, ledger: Ledger) -> Followed:
-    earlier = [one for one in documents.history(published.group) if one.version < published.version]
-    # The same cluster may have been published again, with another address.
-    here = [published, *itertools.takewhile(lambda one: one.cluster == published.cluster, earlier)]
+    history = documents.history(published.group)
+    led_at = _led_here(published, history).at
     # A run of another ledger counts as a move: then somebody looks whether its applications can return.
     is_away = bool(published.run) and first_move(ledger, published.run)[1]
-    ended = [_is_ended(ledger, name, here[-1].at) for name in published.namespaces]
+    ended = [_is_ended(ledger, name, led_at) for name in published.namespaces]
     return Followed(
         published=published,
         readers=documents.readers(published.group),
-        origin=next((one.cluster for one in earlier if one.cluster != published.cluster), ""),
+        origin=next((one.cluster for one in _earlier(published, history) if one.cluster != published.cluster), ""),
         is_away=is_away,
         is_final=any(ended),
         is_complete=bool(ended) and all(ended),
     )
+
+
+def _earlier(published: Publication, history: Sequence[Publication]) -> Iterator[Publication]:
+    """The versions before this one, the newest first."""
+    return (one for one in history if one.version < published.version)
+
+
+def _led_here(published: Publication, history: Sequence[Publication]) -> Publication:
+    """The version since which clients are led to its cluster: this one may only have given it another address."""
+    same = itertools.takewhile(lambda one: one.cluster == published.cluster, _earlier(published, history))
+    return [published, *same][-1]
 
 
 def _is_ended(ledger: Ledger, namespace: str, led_at: str) -> bool:
@@ -358,9 +373,8 @@ def _is_ended(ledger: Ledger, namespace: str, led_at: str) -> bool:
     except ValueError:
         # Of a record that somebody has changed it is not known.
         return False
-    run = ledger.last_run_in(namespace, _ENDS)
-    entries = ledger.phases(run) if run else ()
-    return any(entry.namespace == namespace and entry.phase == _ENDS and utc(entry.at) >= since for entry in entries)
+    entry = ledger.newest_phase(namespace, _ENDS)
+    return entry is not None and utc(entry.at) >= since
 
 
 def first_move(ledger: Ledger, run_id: str) -> tuple[RecordedRun | None, bool]:
@@ -388,9 +402,8 @@ def led_since(cluster: str, namespaces: Collection[str], published: Iterable[Pub
     began = 0
     for one in published:
         if one.cluster == cluster and not {*namespaces}.isdisjoint(one.namespaces):
-            history = ConnectionDocuments.open().history(one.group)
-            unbroken = list(itertools.takewhile(lambda version: version.cluster == cluster, history))
-            began = max(began, int(datetime.fromisoformat([one, *unbroken][-1].at).timestamp() * 1000))
+            led = _led_here(one, ConnectionDocuments.open().history(one.group))
+            began = max(began, int(datetime.fromisoformat(led.at).timestamp() * 1000))
     return began
 
 

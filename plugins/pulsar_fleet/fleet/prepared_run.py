@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pulsar_fleet.clients.store import RETURN
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.fleet.layout import Frame, Links, render
@@ -25,7 +26,7 @@ from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.waivers import NOT_WAIVABLE, parse_waivers
 
 RECONCILE = "reconcile_policies"
-ABORT, RETURN, MOVE, MIGRATE = "abort_migration", "return_clients", "move_clients", "migrate_namespaces"
+ABORT, MOVE, MIGRATE = "abort_migration", "move_clients", "migrate_namespaces"
 _MOVES = frozenset({MOVE, RETURN, MIGRATE})
 FINDINGS = "findings.json"
 _FAILED = "failed"

@@ -285,6 +285,11 @@ class Ledger:
         wanted = [] if phase is None else [phases.c.phase == phase]
         return self._newest_run(phases.c.namespace == namespace, *wanted)
 
+    def newest_phase(self, namespace: str, phase: str) -> RecordedPhase | None:
+        """The newest time that a namespace entered a phase, in any run; None if it never did."""
+        condition = (phases.c.namespace == namespace) & (phases.c.phase == phase)
+        return next(iter(self._read(RecordedPhase, phases, condition, order=phases.c.id.desc(), limit=1)), None)
+
     def run_behind(self, run_id: str, namespace: str, *, reading: str, undone: str) -> str | None:
         """The newest other run that has changed a namespace after this one did, and was not undone.
 

@@ -25,11 +25,10 @@ def validate(conf: JsonObject) -> None:
 
 
 def _request(session: Session) -> Request:
-    from pulsar_fleet.clients.store import followed_groups
+    from pulsar_fleet.clients.store import returnable_groups
     from pulsar_fleet.replication.doctor.request import Request
 
-    moved = tuple(group for group in followed_groups(session.run.ledger) if group.can_return)
-    return replace(Request.of(session.conf), moved=moved)
+    return replace(Request.of(session.conf), moved=returnable_groups(session.run.ledger))
 
 
 async def examine_replicators(session: Session) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
+from tests.support.moved_groups import published_on_green
 
-from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import Followed, Publication
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.fleet.metrics import metrics_text
 from pulsar_fleet.fleet.records import moved_groups, read_fleet, read_oldest, read_returns
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -75,16 +75,7 @@ def test_a_fleet_is_counted_without_the_names_of_its_namespaces(ledger: Ledger) 
 
 
 def test_moved_groups_are_counted_by_what_the_newest_examination_says(ledger: Ledger, records: Path) -> None:
-    published = Publication(
-        group="orders",
-        version=2,
-        document=ConnectionDocument(service_url="pulsar://green:6650"),
-        cluster="green",
-        by="ann",
-        at=datetime.now(UTC).isoformat(),
-        run="move_clients/1",
-        namespaces=("acme/orders",),
-    )
+    published = published_on_green(at=datetime.now(UTC).isoformat())
     groups = [
         Followed(published=published, origin="blue", is_away=True),
         Followed(published=replace(published, run="move_clients/2"), origin="blue", is_away=True),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.support.moved_groups import published_on_green
 
-from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import Followed, Publication, Reader
+from pulsar_fleet.clients.store import Followed, Reader
 from pulsar_fleet.fleet.actions import Approval, Situation, Visitor
 from pulsar_fleet.fleet.layout import Links, frame_script
 from pulsar_fleet.fleet.page import PAGE_SIZE, View, fleet_page, linked_runs
@@ -201,21 +201,14 @@ def test_a_refused_run_is_started_again_with_waivers_in_one_click(ledger: Ledger
 
 
 def test_a_group_shows_where_it_is_led_who_reads_it_and_the_return(ledger: Ledger) -> None:
-    published = Publication(
-        group="orders",
-        version=7,
-        document=ConnectionDocument(service_url="pulsar://green:6650"),
-        cluster="green",
-        by="ann <ops>",
-        at=(NOW - timedelta(hours=2)).isoformat(),
-        namespaces=("acme/orders",),
-        run="move_clients/manual__1",
+    published = published_on_green(
+        at=(NOW - timedelta(hours=2)).isoformat(), run="move_clients/manual__1", by="ann <ops>"
     )
     readers = [Reader(host="10.0.0.1", at=NOW.timestamp() - 1), Reader(host="10.0.0.2", at=NOW.timestamp() - 90)]
     group = Followed(published=published, readers=readers, origin="blue", is_away=True)
     text = page(ledger, groups=[group], may_start=["return_clients"])
     assert "Applications that follow a document" not in page(ledger)
-    for words in ("pulsar://green:6650", "2.0 h", "ann &lt;ops&gt;", "version 7", "1 host: 10.0.0.1<", "acme/orders"):
+    for words in ("pulsar://green:6650", "2.0 h", "ann &lt;ops&gt;", "version 2", "1 host: 10.0.0.1<", "acme/orders"):
         assert words in text
     link = escape(LINKS.prepared("return", "move_clients/manual__1"))
     assert (link in text, link in page(ledger, groups=[group])) == (True, False)
@@ -231,16 +224,7 @@ def test_a_group_shows_where_it_is_led_who_reads_it_and_the_return(ledger: Ledge
 
 def test_whether_moved_applications_can_return_is_said_with_its_age(ledger: Ledger) -> None:
     run = "move_clients/manual__1"
-    published = Publication(
-        group="orders",
-        version=7,
-        document=ConnectionDocument(service_url="pulsar://green:6650"),
-        cluster="green",
-        by="ann",
-        at=(NOW - timedelta(hours=2)).isoformat(),
-        namespaces=("acme/orders",),
-        run=run,
-    )
+    published = published_on_green(at=(NOW - timedelta(hours=2)).isoformat(), run=run)
     moved = Followed(published=published, origin="blue", is_away=True)
     assert "? not known: let watch_replication read green and blue" in page(ledger, groups=[moved])
     link = LinkState(source="green", target="blue", counts={"stalled": 1, "healthy": 2}, backlog=1234)

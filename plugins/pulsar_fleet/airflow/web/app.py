@@ -84,8 +84,14 @@ def fleet(
     state = read_fleet(ledger)
     refused = refused_runs(list(state.last_runs.values()), ledger, artefacts)
     visitor, groups = visitor_of(session, user), followed_groups(ledger)
-    now = Situation(state=state, notes=read_notes(artefacts), visitor=visitor, refused=refused, groups=groups)
-    now = replace(now, returns=read_returns(ledger, artefacts, groups))
+    now = Situation(
+        state=state,
+        notes=read_notes(artefacts),
+        visitor=visitor,
+        refused=refused,
+        groups=groups,
+        returns=read_returns(ledger, artefacts, groups),
+    )
     records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
     reports = artefacts.runs_with(PAGE, linked_runs(now, links, view))
     return HTMLResponse(fleet_page(replace(now, reports=reports), records, links, view))

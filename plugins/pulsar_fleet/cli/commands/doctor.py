@@ -10,7 +10,7 @@ from pulsar_fleet.cli.options import Yes
 from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
-from pulsar_fleet.clients.store import followed_groups
+from pulsar_fleet.clients.store import returnable_groups
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
@@ -35,8 +35,7 @@ def doctor(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     conf["selection"] = list(parse_selection(conf["selection"]).texts())
     with usage_errors():
         request = Request.of(conf)
-    moved = tuple(group for group in followed_groups(Ledger.open()) if group.can_return)
-    request = replace(request, moved=moved)
+    request = replace(request, moved=returnable_groups(Ledger.open()))
     if request.remedies:
         require_consent("clusters", yes=yes)
     document, state = _run(terminal, clusters, request, conf, ask=not yes)

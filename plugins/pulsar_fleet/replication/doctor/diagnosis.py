@@ -34,7 +34,9 @@ from pulsar_fleet.replication.doctor.causes.pair import (
     ClusterPair,
     Explained,
     NamespacePair,
+    forecast_seconds,
     lag_text,
+    link_state,
     on,
 )
 from pulsar_fleet.replication.doctor.causes.returns import find_return_causes, return_states
@@ -52,40 +54,12 @@ from pulsar_fleet.replication.doctor.model import (
 from pulsar_fleet.replication.doctor.request import Request
 
 
-def forecast_seconds(row: ReplicatorFacts) -> float | None:
-    """Until the backlog is sent if both rates stay; None if it does not shrink."""
-    if row.growth_per_second >= 0 or row.last is None:
-        return None
-    return row.last.backlog / -row.growth_per_second
-
-
 def link_states(assessed: Iterable[Assessed]) -> tuple[LinkState, ...]:
     """A row for each source and target."""
     links: dict[tuple[str, str], list[Assessed]] = {}
     for row in assessed:
         links.setdefault((row.facts.source, row.facts.target), []).append(row)
-    return tuple(_link(source, target, rows) for (source, target), rows in sorted(links.items()))
-
-
-def _link(source: str, target: str, rows: Sequence[Assessed]) -> LinkState:
-    seconds = [_catch_up(row) for row in rows]
-    known = [number for number in seconds if number is not None]
-    return LinkState(
-        source=source,
-        target=target,
-        counts=Counter(row.state.value for row in rows),
-        backlog=sum(row.facts.backlog for row in rows),
-        delay_seconds=max((row.facts.last.delay_seconds if row.facts.last else 0.0 for row in rows), default=0.0),
-        per_second=round(sum(row.facts.per_second for row in rows), 2),
-        catch_up_seconds=max(known, default=0.0) if len(known) == len(seconds) else None,
-    )
-
-
-def _catch_up(row: Assessed) -> float | None:
-    """Until what waits now is sent, while a healthy replicator sends as fast as producers publish."""
-    if row.state is State.HEALTHY:
-        return row.facts.backlog / row.facts.per_second if row.facts.per_second else 0.0
-    return forecast_seconds(row.facts)
+    return tuple(link_state(source, target, rows) for (source, target), rows in sorted(links.items()))
 
 
 _REMAINING = {
@@ -108,7 +82,7 @@ def diagnose(facts: FleetFacts, request: Request) -> Examination:
         counts=Counter(row.state.value for row in assessed),
         replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
         links=link_states(assessed),
-        returns=tuple(return_states(facts, assessed, request.moved, request.selection, _link)),
+        returns=tuple(return_states(facts, assessed, request.moved, request.selection)),
         diagnoses=ordered([_with_lists(facts, _with_defects(facts, diagnosis)) for diagnosis in _once(explained)]),
         unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
         outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},

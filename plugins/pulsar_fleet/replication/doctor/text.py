@@ -59,10 +59,8 @@ def _lines(examination: Examination, changed: str) -> Iterator[str]:
 
 def _rows(examination: Examination) -> Iterator[str]:
     """The replicators that are not healthy, and whether applications that were moved can return."""
-    rows = [*(row.text() for row in examination.replicators), *(row.text() for row in examination.returns)]
-    more = len(examination.replicators) - MOST_ROWS
-    if more > 0:
-        rows[MOST_ROWS : len(examination.replicators)] = [
-            f"… and {counted(more, 'more replicator')}, all in the JSON document"
-        ]
+    rows = [row.text() for row in examination.replicators[:MOST_ROWS]]
+    if more := len(examination.replicators[MOST_ROWS:]):
+        rows.append(f"… and {counted(more, 'more replicator')}, all in the JSON document")
+    rows += [row.text() for row in examination.returns]
     yield from ["", *rows] if rows else ()

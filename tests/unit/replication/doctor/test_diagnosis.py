@@ -11,9 +11,9 @@ import pytest
 from docs.tools.catalogue_tables import with_causes
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.moved_groups import published_on_green
 
-from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import Followed, Publication
+from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
@@ -22,8 +22,9 @@ from pulsar_fleet.cluster.statistics import Cursor
 from pulsar_fleet.planning.hazards import cluster_lists, guard_call, risks_of_calls
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
+from pulsar_fleet.replication.doctor.causes.pair import forecast_seconds
 from pulsar_fleet.replication.doctor.changes import changes_between
-from pulsar_fleet.replication.doctor.diagnosis import diagnose, forecast_seconds, state_of
+from pulsar_fleet.replication.doctor.diagnosis import diagnose, state_of
 from pulsar_fleet.replication.doctor.facts import (
     ClusterFacts,
     FleetFacts,
@@ -141,16 +142,7 @@ def test_a_link_is_as_late_as_its_latest_replicator() -> None:
 
 
 def moved(*namespaces: str, cluster: str = "green", origin: str = "blue") -> tuple[Followed, ...]:
-    published = Publication(
-        group="orders",
-        version=2,
-        document=ConnectionDocument(service_url="pulsar://green:6650"),
-        cluster=cluster,
-        by="ann",
-        at="2026-11-25T12:00:00+00:00",
-        namespaces=namespaces or (str(NAME),),
-        run="move_clients/1",
-    )
+    published = replace(published_on_green(cluster=cluster), namespaces=namespaces or (str(NAME),))
     return (Followed(published=published, origin=origin, is_away=True),)
 
 

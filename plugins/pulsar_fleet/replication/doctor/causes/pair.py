@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from pulsar_fleet.replication.doctor.facts import (
     TargetTopic,
     TopicPolicies,
 )
-from pulsar_fleet.replication.doctor.model import Diagnosis, RemedyCall, State
+from pulsar_fleet.replication.doctor.model import Diagnosis, LinkState, RemedyCall, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,35 @@ def diagnosis(
 def on(cluster: str, *calls: Call) -> tuple[RemedyCall, ...]:
     """Calls to one cluster."""
     return tuple(RemedyCall(cluster=cluster, call=call) for call in calls)
+
+
+def forecast_seconds(row: ReplicatorFacts) -> float | None:
+    """Until the backlog is sent if both rates stay; None if it does not shrink."""
+    if row.growth_per_second >= 0 or row.last is None:
+        return None
+    return row.last.backlog / -row.growth_per_second
+
+
+def link_state(source: str, target: str, rows: Sequence[Assessed]) -> LinkState:
+    """All replicators from one cluster to another."""
+    seconds = [_catch_up(row) for row in rows]
+    known = [number for number in seconds if number is not None]
+    return LinkState(
+        source=source,
+        target=target,
+        counts=Counter(row.state.value for row in rows),
+        backlog=sum(row.facts.backlog for row in rows),
+        delay_seconds=max((row.facts.last.delay_seconds if row.facts.last else 0.0 for row in rows), default=0.0),
+        per_second=round(sum(row.facts.per_second for row in rows), 2),
+        catch_up_seconds=max(known, default=0.0) if len(known) == len(seconds) else None,
+    )
+
+
+def _catch_up(row: Assessed) -> float | None:
+    """Until what waits now is sent, while a healthy replicator sends as fast as producers publish."""
+    if row.state is State.HEALTHY:
+        return row.facts.backlog / row.facts.per_second if row.facts.per_second else 0.0
+    return forecast_seconds(row.facts)
 
 
 def lag_text(rows: Sequence[Assessed]) -> str:

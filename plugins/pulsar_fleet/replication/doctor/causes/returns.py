@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.clients.store import Followed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, diagnosis
+from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, diagnosis, link_state
 from pulsar_fleet.replication.doctor.facts import FleetFacts
-from pulsar_fleet.replication.doctor.model import LinkState, ReturnState, State
-
-_Link = Callable[[str, str, Sequence[Assessed]], LinkState]
+from pulsar_fleet.replication.doctor.model import ReturnState, State
 
 
 def find_return_causes(facts: FleetFacts, moved: Sequence[Followed], selection: Selection) -> Iterator[Explained]:
@@ -26,7 +24,7 @@ def find_return_causes(facts: FleetFacts, moved: Sequence[Followed], selection: 
 
 
 def return_states(
-    facts: FleetFacts, assessed: Sequence[Assessed], moved: Sequence[Followed], selection: Selection, link: _Link
+    facts: FleetFacts, assessed: Sequence[Assessed], moved: Sequence[Followed], selection: Selection
 ) -> Iterator[ReturnState]:
     """A row for each moved group of which both clusters answer, and a namespace is selected."""
     for group in _examined(facts, moved, selection):
@@ -34,7 +32,7 @@ def return_states(
         rows = [
             row for row in assessed if (row.facts.source, row.facts.target) == ends and row.facts.namespace in names
         ]
-        read = link(*ends, rows)
+        read = link_state(*ends, rows)
         missing = sum(1 for _ in _not_replicated(facts, group, selection))
         unread = sum(_is_unread(facts, group, name) for name in names)
         counts = dict(read.counts)
