@@ -50,6 +50,9 @@ _ENCRYPTION = blocks(
     milder=_COPIES,
 )
 _EXCLUSIVE = "Exclusive"
+_MORE_READERS = 3
+"""A proof reads the ranges of a partition by tasks at the same time, and brokers count a reader for a moment after it
+was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +111,13 @@ def _shortages(
 
 
 def _raised(view: View, gate: Gate, shortage: _Shortage, field: str, users: str) -> Finding:
-    own = TOPIC_BY_FIELD[field].path
+    own, raised = TOPIC_BY_FIELD[field].path, shortage.needed + _MORE_READERS
     return gate.finding(
         str(shortage.owner),
         f"{own} = {shortage.limit} by {shortage.layer} on {shortage.side}; {shortage.partition} has "
         f"{shortage.needed} with {users} of the run",
-        f"raise it to {shortage.needed} or more {until_ended(view)}.",
-        call=_calls(view, shortage.owner, shortage.layer, field, shortage.needed),
+        f"raise it to {raised} or more {until_ended(view)}.",
+        call=_calls(view, shortage.owner, shortage.layer, field, raised),
     )
 
 
