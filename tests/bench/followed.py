@@ -35,26 +35,28 @@ class Command:
 class Group:
     """Applications of these namespaces, which read `document`.
 
+    :param exact: producers are held while clients move.
     :param commands: that were run, in order.
     """
 
     shell: Shell
     namespaces: Sequence[NamespaceName]
     document: str
+    exact: bool = False
     commands: list[Command] = field(default_factory=list)
 
     async def move(self) -> str:
         """A migration that moves the clients; returns its run."""
-        said = await self._run("move", "migrate", *self._all, "--strategy", "replicate_then_move_clients", *_GROUP)
+        said = await self._run("move", "migrate", *self._all, "--strategy", "replicate_then_move_clients", *self._moved)
         return str(said.document["runs"][0]["run"]) if not said.state else ""
 
     async def return_from(self, run: str) -> None:
         """Take a run back."""
-        await self._run("return", "return-clients", run)
+        await self._run("return", "return-clients", run, *self._held)
 
     async def move_again(self) -> None:
         """Move the clients, whose namespaces replicate both ways by now."""
-        await self._run("move again", "move-clients", *self._all, *_GROUP)
+        await self._run("move again", "move-clients", *self._all, *self._moved)
 
     async def complete(self) -> None:
         """End that they can return."""
@@ -69,6 +71,14 @@ class Group:
     def _all(self) -> tuple[str, ...]:
         return (*self.shell.sides, *(word for name in self.namespaces for word in ("--namespaces", str(name))))
 
+    @property
+    def _held(self) -> tuple[str, ...]:
+        return ("--exact",) if self.exact else ()
+
+    @property
+    def _moved(self) -> tuple[str, ...]:
+        return (*_GROUP, *self._held)
+
     async def _run(self, name: str, *words: str) -> Said:
         began = _now()
         said = await asyncio.to_thread(self.shell.run, *words, "--yes", "--json")
@@ -80,7 +90,9 @@ _GROUP = ("--group", GROUP)
 
 
 @contextmanager
-def following(sides: Sides, folder: Path, namespaces: Sequence[NamespaceName]) -> Iterator[Group]:
+def following(
+    sides: Sides, folder: Path, namespaces: Sequence[NamespaceName], *, exact: bool = False
+) -> Iterator[Group]:
     """A group whose document leads to blue, served to Java and Python clients by HTTP."""
     folder.mkdir(parents=True)
     shell = Shell.between(folder, sides.blue, sides.green)
@@ -95,7 +107,7 @@ def following(sides: Sides, folder: Path, namespaces: Sequence[NamespaceName]) -
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Group(shell, namespaces, f"http://127.0.0.1:{server.server_port}/{GROUP}.json")
+            yield Group(shell, namespaces, f"http://127.0.0.1:{server.server_port}/{GROUP}.json", exact)
         finally:
             server.shutdown()
             thread.join()

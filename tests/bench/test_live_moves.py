@@ -2,6 +2,7 @@
 
 Half of the topics are used by Java clients and half by Python's, all four types of subscription each.
 PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250). PULSAR_FLEET_BENCH_TOPICS: how many (default 24).
+PULSAR_FLEET_BENCH_EXACT: 1 holds the producers while clients move.
 PULSAR_FLEET_BENCH_CLIENTS: Java and Python by their beginnings (default "Java 4.2.4,Python").
 """
 
@@ -30,6 +31,7 @@ from pulsar_fleet.migration.model import Strategy
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "24"))
 CLIENTS = os.environ.get("PULSAR_FLEET_BENCH_CLIENTS", "Java 4.2.4,Python").split(",")
+EXACT = os.environ.get("PULSAR_FLEET_BENCH_EXACT") == "1"
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
 WARM_SECONDS = 8.0
 BETWEEN_SECONDS = 10.0
@@ -75,7 +77,7 @@ async def _by_document(
     sides: Sides, programs: Mapping[str, list[str]], flows: Mapping[str, list[Flow]], folder: Path
 ) -> Steps:
     namespaces = sorted({flow.topic.namespace for part in flows.values() for flow in part}, key=str)
-    with following(sides, folder.with_suffix(".run"), namespaces) as group, ExitStack() as stack:
+    with following(sides, folder.with_suffix(".run"), namespaces, exact=EXACT) as group, ExitStack() as stack:
         started = await _started(stack, sides, programs, flows, folder, group.document)
         run = await group.move()
         await asyncio.sleep(BETWEEN_SECONDS)
