@@ -47,7 +47,7 @@ def test_applications_move_and_come_back(
         assert set(states(moved).values()) == {"success"}, report(moved)
         assert report(moved).startswith("# The clients of orders are on green.")
         asyncio.run(live.publish_more(50))
-        back = play("return_clients", run=f"move_clients/{moved.run_id}")
+        back = play("return_clients", run=f"move_clients/{moved.run_id}", exact=True)
         assert set(states(back).values()) == {"success"}, report(back)
         asyncio.run(live.publish_more(50))
     assert live.lost == set()

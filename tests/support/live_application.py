@@ -64,17 +64,22 @@ class LiveApplication:
     """A producer and a consumer that follow a document.
 
     :param replicated: brokers replicate the state of its subscription.
+    :param apart: they have a client each, and so no connection in common.
     """
 
-    def __init__(self, document: Path, topic: TopicName, *, replicated: bool = False) -> None:
+    def __init__(self, document: Path, topic: TopicName, *, replicated: bool = False, apart: bool = False) -> None:
         self.sent: list[bytes] = []
         self.received: Counter[bytes] = Counter()
         self.held: set[bytes] = set()
         self.gap = 0.0
         self._stopped = threading.Event()
-        self._client = pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2))
-        self._producer = self._client.create_producer(str(topic), send_timeout_millis=60_000, batching_enabled=False)
-        self._consumer = self._client.subscribe(
+        self._clients = [
+            pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2)) for _ in range(2 if apart else 1)
+        ]
+        self._producer = self._clients[0].create_producer(
+            str(topic), send_timeout_millis=60_000, batching_enabled=False
+        )
+        self._consumer = self._clients[-1].subscribe(
             str(topic),
             "application",
             consumer_type=pulsar.ConsumerType.Shared,
@@ -94,7 +99,8 @@ class LiveApplication:
             self._stopped.set()
             for thread in self._threads:
                 thread.join()
-            self._client.close()
+            for client in self._clients:
+                client.close()
 
     @property
     def lost(self) -> set[bytes]:

@@ -6,12 +6,15 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.migration.artefacts import MOVEMENT
+from pulsar_fleet.procedures.exact_moves import is_held, lead_held, release_producers, release_rates, require_holds
 from pulsar_fleet.procedures.moving_clients import (
+    HOLDS,
     accepts,
     asked,
     decide,
@@ -43,7 +46,7 @@ from pulsar_fleet.procedures.procedure import (
 from pulsar_fleet.settings.client_moves import RETURN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
-    from pulsar_fleet.clients.store import ConnectionDocuments
+    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
@@ -68,8 +71,19 @@ def validate(conf: JsonObject) -> None:
     from pulsar_fleet.cluster.names import parse_namespaces
 
     require_group(conf["group"])
+    _require_one_of(conf)
     parse_namespaces(conf["namespaces"])
     asked(conf)
+
+
+def _require_one_of(conf: JsonObject) -> None:
+    from pulsar_fleet.cluster.errors import InvalidRequest
+
+    if conf.get("exact") and conf["skip_positions"]:
+        raise InvalidRequest(
+            "'exact' delivers nothing twice, and 'skip_positions' moves clients without their positions: set one of "
+            "both. Nothing was changed."
+        )
 
 
 async def require(session: Session) -> None:
@@ -100,6 +114,9 @@ async def check_move(session: Session) -> Checked:
         f"{counted(len(plan.clients), 'client')} on {movement.origin} now",
         *plan.positions.lines(movement.target),
     ]
+    if session.conf.get("exact"):
+        await require_holds(session.clusters["origin"])
+        lines.append(HOLDS.format(origin=movement.origin))
     risks = _risks(session.conf, movement, plan)
     return Checked(
         headline=f"Move the clients of {movement.group} from {movement.origin} to {movement.target}: "
@@ -155,9 +172,14 @@ async def move_clients(session: Session) -> Done | str:
     movement, documents = required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
     run, why = session.run, session.conf["why"]
+    if session.conf.get("exact"):
+        await _begin_again(session, movement)
     if made := published_before(run, why, documents, movement, expected):
         return published_text(made, documents)
     require_led_to(documents, movement.group, movement.origin)
+    await release_rates(session.clusters["target"], movement.namespaces, run.id)
+    if session.conf.get("exact"):
+        return await _lead_held(session, movement, documents, expected)
     await _require_free(session, movement.namespaces)
     carried, clients = await carry(*_sides(session), movement.namespaces)
     require_carried(session.conf, carried)
@@ -165,6 +187,44 @@ async def move_clients(session: Session) -> Done | str:
     await _require_free(session, movement.namespaces)
     keep_clients(run, clients)
     return Done(published_text(publish(run, why, documents, movement, expected), documents), carried)
+
+
+async def _lead_held(session: Session, movement: Movement, documents: ConnectionDocuments, expected: int) -> Done:
+    """Lead the clients while their producers are held, under a lease: no other run sets these cursors meanwhile."""
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import held, release
+
+    sides, run = Sides(*_sides(session)), session.run
+
+    async def lead(clients: tuple[ConnectedClient, ...]) -> Publication:
+        keep_clients(run, clients)
+        return publish(run, session.conf["why"], documents, movement, expected)
+
+    async with held(sides, run, movement.namespaces, gives_up=False):
+        try:
+            led = await lead_held(session, sides, movement, lead)
+        finally:
+            # While producers are held the lease says so: `restore` and `watch_overrides` look for it.
+            if not await is_held(run, session.clusters["origin"], movement.namespaces):
+                await release(sides, run)
+    return Done(f"{published_text(led.made, documents)} {led.text()}", led.carried)
+
+
+async def _begin_again(session: Session, movement: Movement, *, is_gone: bool = False) -> None:
+    """Release what an earlier try of this run has left held, and its lease.
+
+    :param is_gone: the cluster that clients leave does not answer.
+    """
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import release, require_own
+
+    sides = Sides(*_sides(session), retry_seconds=_REACH_SECONDS)
+    await require_own(sides, session.run)
+    if not is_gone:
+        await release_producers(session.run, session.clusters["origin"], movement.namespaces)
+    with suppress(*((FleetError,) if is_gone else ())):
+        await release(sides, session.run)
 
 
 async def return_clients(session: Session) -> Done | str:
@@ -179,10 +239,19 @@ async def return_clients(session: Session) -> Done | str:
     movement, documents = required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
     run, why = session.run, session.conf["why"]
+    # A cluster that is gone holds nobody.
+    holds = session.conf.get("exact") and await _answers(session)
+    if session.conf.get("exact"):
+        await _begin_again(session, movement, is_gone=not holds)
     if made := published_before(run, why, documents, movement, expected):
         _enter_phases(run, movement)
         return published_text(made, documents)
     _require_moved_by(documents, movement, session.conf["run"])
+    # The move may have died while it held the producers there.
+    await release_rates(session.clusters["target"], movement.namespaces, session.conf["run"])
+    if holds and (done := await _return_held(session, movement, documents, expected)):
+        _enter_phases(run, movement)
+        return done
     # What the other cluster has of leases it has as well. A migration that is taken back may have died with its own.
     await _require_free(session, movement.namespaces, run=_moved(session), also_unread=True)
     carried, clients, uncarried = await _carried_back(session, movement)
@@ -194,6 +263,25 @@ async def return_clients(session: Session) -> Done | str:
     said = published_text(publish(run, why, documents, movement, expected), documents)
     _enter_phases(run, movement)
     return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
+
+
+async def _return_held(
+    session: Session, movement: Movement, documents: ConnectionDocuments, expected: int
+) -> Done | None:
+    """As `_lead_held`; None where the cluster that they leave has died before they were led."""
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import release
+
+    try:
+        return await _lead_held(session, movement, documents, expected)
+    except FleetError as error:
+        if documents.newest(movement.group) != expected or await _answers(session):
+            raise
+        log.warning("Producers are not held: %s", error)
+    with suppress(FleetError):
+        await release(Sides(*_sides(session), retry_seconds=_REACH_SECONDS), session.run)
+    return None
 
 
 async def _carried_back(
@@ -285,10 +373,11 @@ def _first_move(run_id: str) -> tuple[RecordedRun | None, bool]:
 
 def _enter_phases(run: Run, movement: Movement) -> None:
     """Say of the namespaces of a migration that their clients have returned, or were led to the new cluster again."""
+    from pulsar_fleet.clients.store import first_move
     from pulsar_fleet.ledger.ledger import MIGRATIONS
     from pulsar_fleet.migration.model import Phase
 
-    first, is_there = _first_move(run.id)
+    first, is_there = first_move(run.ledger, run.id)
     if first is None or first.procedure not in MIGRATIONS:
         return
     phase = Phase.MOVED if is_there else Phase.REPLICATED
@@ -318,6 +407,7 @@ def validate_return(conf: JsonObject) -> None:
     from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
     from pulsar_fleet.ledger.run import Run
 
+    _require_one_of(conf)
     run = Run.open(conf["run"])
     recorded = run.ledger.run(run.id)
     if recorded is None:

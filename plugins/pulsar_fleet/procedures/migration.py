@@ -61,7 +61,7 @@ def validate_migration(conf: JsonObject) -> None:
     Migration.validate(conf)
     if conf["group"]:
         asked(conf)
-    elif given := [name for name in (*FOLLOWED, "accept_shared_clients") if conf[name]]:
+    elif given := [name for name in (*FOLLOWED, "accept_shared_clients", "exact") if conf[name]]:
         raise InvalidRequest(f"{given[0]!r} is a setting of the strategy replicate_then_move_clients: leave it out.")
 
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _MOST = 5
 _CLUSTERS = "replication_clusters"
+HOLDS = (
+    "exact: producers on {origin} wait in their clients while the last positions are carried and until they have read "
+    "the document, some seconds"
+)
 
 
 def asked(conf: JsonObject) -> ConnectionDocument:
@@ -228,6 +232,7 @@ async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list
     """
     from pulsar_fleet.cluster.errors import FleetError
     from pulsar_fleet.migration.repoint.both_ways import begun_back
+    from pulsar_fleet.procedures.exact_moves import require_holds
     from pulsar_fleet.replication.failover.client_move import connected
     from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
 
@@ -244,6 +249,9 @@ async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list
         f"{movement.group}: {movement.before.service_url} → {movement.document.service_url}",
         f"{counted(len(clients), 'client')} on {movement.origin} now",
     ]
+    if conf.get("exact"):
+        await require_holds(blue)
+        lines.append(HOLDS.format(origin=movement.origin))
     risks = shared_client_risks(conf, movement.group, clients, elsewhere, unread)
     risks += [(text, True) for move in moves.moves for text in _too_many_unread(move)]
     begun = begun_back(session.run)
@@ -279,14 +287,27 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.migration.model import Phase
+    from pulsar_fleet.migration.prepare.freeze import find_original_settings, freeze
     from pulsar_fleet.migration.prepare.lease import held, release, renew
+    from pulsar_fleet.migration.prepare.overrides import restore_publish_rates
     from pulsar_fleet.migration.repoint.both_ways import replicate_back, set_reserved
+    from pulsar_fleet.procedures.exact_moves import lead_held
     from pulsar_fleet.replication.failover.client_move import carry
 
     run, sides, moves = session.run, migration.sides, migration.moves
     movement, documents = required_movement(run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
-    carried, made = None, published_before(run, "", documents, movement, expected)
+    carried, held_text, made = None, "", published_before(run, "", documents, movement, expected)
+
+    async def lead(clients: tuple[ConnectedClient, ...]) -> Publication:
+        if session.stopping():
+            raise PreconditionFailed("Stopped before any client was moved.")
+        # Stored first: an abort takes it that somebody is on the other cluster from here on.
+        keep_clients(run, clients)
+        # Another run may have taken what this one had, while it stood still.
+        await renew(sides, run, [str(name) for name in movement.namespaces])
+        return publish(run, "", documents, movement, expected)
+
     if made is None:
         if migration.are_clients_moved:
             # By another run, which has the cursors now.
@@ -296,23 +317,27 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
         async with held(sides, run, movement.namespaces):
             await replicate_back(sides, run, moves)
             await set_reserved(sides, run, moves)
-            carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
-            require_carried(session.conf, carried)
-            if session.stopping():
-                raise PreconditionFailed("Stopped before any client was moved.")
-            # Stored first: an abort takes it that somebody is on the other cluster from here on.
-            keep_clients(run, clients)
-            # Another run may have taken what this one had, while it stood still.
-            await renew(sides, run, [str(name) for name in movement.namespaces])
-            made = publish(run, "", documents, movement, expected)
+            if session.conf.get("exact"):
+                original = find_original_settings(run)
+                assert original is not None, "freeze_blue has stored it"
+                # After a failed attempt nothing may be recorded any more, or producers may be held.
+                async with sides.open() as (blue, _):
+                    for name in original.namespaces:
+                        await restore_publish_rates(blue, name, original)
+                    await freeze(blue, run, original)
+                led = await lead_held(session, sides, movement, lead, original)
+                carried, made, held_text = led.carried, led.made, f" {led.text()}"
+            else:
+                carried, clients = await carry(sides.blue, sides.green, movement.namespaces)
+                require_carried(session.conf, carried)
+                made = await lead(clients)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.MOVED, {"group": movement.group})
     # Blue goes on, and the lease ends: somebody may have to lead them back while this run waits for the last of them.
-    try:
-        await migration.restore()
-    finally:
-        await release(sides, run)
-    said = published_text(made, documents)
+    # With what could not be restored it stays: `restore` and `watch_overrides` look for it.
+    await migration.restore()
+    await release(sides, run)
+    said = f"{published_text(made, documents)}{held_text}"
     return Done(said, carried) if carried else said
 
 

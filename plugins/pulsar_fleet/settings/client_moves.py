@@ -6,7 +6,16 @@ from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces
 
 # Airflow's form does not start a run while a text that may not be null is empty.
+EXACT = setting(
+    False,
+    type="boolean",
+    title="Deliver nothing twice",
+    description="Hold producers while the last positions are carried and until they have read the document: they wait "
+    "some seconds, and what is acknowledged is not delivered again. Of an application whose producers and consumers "
+    "share a client, acknowledgments that are on their way then are.",
+)
 _ARRIVAL = {
+    "exact": EXACT,
     "arrival_minutes": setting(
         10,
         type="integer",

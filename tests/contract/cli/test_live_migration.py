@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pulsar
@@ -15,10 +16,12 @@ from tests.support.shell import Said, Shell
 
 from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.procedures.exact_moves import require_holds
 
 DONE, REFUSED = 0, 4
 BOTH = ["blue", "green"]
@@ -55,13 +58,26 @@ class Lived:
         said = await self.command("doctor", *self.shell.sides, "--select", str(self.topic.namespace), "--json")
         return {row["run"]: [*row["replicators"]["counts"]] for row in said.document["returns"]}
 
+    async def overrides(self) -> list[str | None]:
+        """The run that overrides policies, on blue and on green."""
+        documents = [await admin.namespace(self.topic.namespace) for admin in (self.on_blue, self.on_green)]
+        records = [overrides_in(document or {}) for document in documents]
+        return [record.run if record else None for record in records]
+
     async def is_on(self, admin: AdminClient) -> bool:
         stats = await admin.stats(self.topic)
         return bool(stats["publishers"]) and bool(stats["subscriptions"]["application"]["consumers"])
 
 
 @pytest.fixture
+def apart(request: pytest.FixtureRequest) -> bool:
+    """Whether the application publishes and consumes by a client each."""
+    return bool(getattr(request, "param", False))
+
+
+@pytest.fixture
 async def lived(
+    apart: bool,
     shell: Shell,
     documents: ConnectionDocuments,
     on_blue: AdminClient,
@@ -75,7 +91,7 @@ async def lived(
     await on_blue.create_topic(topic)
     await asyncio.to_thread(store, on_blue, str(topic))
     assert shell.run("clients", "set", "orders", shell.sides[0], "--new", "--yes").state == DONE
-    with LiveApplication(shell.folder / "clients" / "orders.json", topic).running() as live:
+    with LiveApplication(shell.folder / "clients" / "orders.json", topic, apart=apart).running() as live:
         await live.publish_more(100)
         yield Lived(shell, on_blue, on_green, topic, live, documents)
 
@@ -91,6 +107,15 @@ def store(admin: AdminClient, topic: str) -> None:
         if message.data() in READ:
             idle.acknowledge(message)
     client.close()
+
+
+def stored(admin: AdminClient, topic: str) -> Counter[bytes]:
+    client, contents = open_client(admin.connection), Counter[bytes]()
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    while reader.has_message_available():
+        contents[reader.read_next(10_000).data()] += 1
+    client.close()
+    return contents
 
 
 async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Lived) -> None:
@@ -126,6 +151,91 @@ async def test_a_namespace_moves_returns_moves_again_and_is_completed(lived: Liv
 
 def lived_again(lived: Lived) -> tuple[str, ...]:
     return ("move-clients", *lived.shell.sides, "--group", "orders", "--namespaces", str(lived.topic.namespace))
+
+
+@pytest.mark.parametrize("apart", [True], indirect=True)
+async def test_nothing_is_delivered_twice_while_producers_are_held(lived: Lived) -> None:
+    live = lived.live
+    await skip_unless_held(lived.on_blue, lived.on_green)
+    said = await lived.command(*lived.words, "--exact", "--yes", "--json")
+    assert said.state == DONE, said.err
+    assert "Producers were held for" in said.err
+    await live.publish_more(100)
+    for words in (("return-clients", said.document["runs"][0]["run"]), lived_again(lived)):
+        moved = await lived.command(*words, "--exact", "--yes")
+        assert (moved.state, "Producers were held for" in moved.out) == (DONE, True), moved.err
+        await live.publish_more(100)
+    await live.receive_all()
+    assert live.repeated == 0
+    for admin in (lived.on_blue, lived.on_green):
+        copies = await asyncio.to_thread(stored, admin, str(lived.topic))
+        assert {content for content, count in copies.items() if count > 1} == set()
+    assert await lived.overrides() == [None, None]
+
+
+async def skip_unless_held(*admins: AdminClient) -> None:
+    for admin in admins:
+        try:
+            await require_holds(admin)
+        except PreconditionFailed as error:
+            pytest.skip(str(error))
+
+
+async def killed(lived: Lived, words: tuple[str, ...], is_there: Callable[[], Awaitable[bool]]) -> str:
+    """Kill a command when something is so; returns its run."""
+    shell = lived.shell
+    with subprocess.Popen(
+        shell.command(*words, "--exact", "--yes"),
+        env=shell.environment,
+        cwd=shell.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        async with asyncio.timeout(120):
+            while not await is_there():
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                await asyncio.sleep(0.01)
+        process.kill()
+        assert process.stderr is not None
+        (run,) = {*re.findall(rf"{words[0]} --resume (\S+)", process.stderr.read())}
+    return run
+
+
+async def test_producers_that_killed_moves_have_held_are_released(lived: Lived) -> None:
+    blue, green = lived.shell.sides
+    await skip_unless_held(lived.on_blue)
+    rate = f"/namespaces/{lived.topic.namespace.path}/publishRate"
+
+    async def is_led() -> bool:
+        return lived.documents.newest("orders") == 2
+
+    # Behind the publication: who takes the run back finds producers held where clients return to.
+    moved = await killed(lived, lived.words, is_led)
+    assert await lived.on_blue.get(rate)
+    back = await lived.command("return-clients", moved, "--yes")
+    assert (back.state, await lived.on_blue.get(rate)) == (DONE, None), back.err
+    await lived.live.publish_more(50)
+
+    async def holds() -> bool:
+        return bool(await lived.on_blue.get(rate))
+
+    # Before it: others are kept away, and a person can release them. Or the run goes on.
+    for side in (blue, green):
+        assert (await lived.command("restore", side, "--ended", moved, "--yes")).state == DONE
+    run = await killed(lived, lived_again(lived), holds)
+    other = await lived.command("move-clients", green, blue, *lived_again(lived)[3:], "--yes")
+    assert (other.state, lived.documents.newest("orders")) == (REFUSED, 3), other.err
+    restored = [await lived.command("restore", side, "--ended", run, "--yes") for side in (blue, green)]
+    assert "publish rate" in restored[0].out, restored[0].err
+    assert await lived.overrides() == [None, None]
+    await lived.live.publish_more(50)
+    again = await killed(lived, lived_again(lived), holds)
+    resumed = await lived.command("move-clients", "--resume", again, "--yes")
+    assert (resumed.state, "Producers were held for" in resumed.out) == (DONE, True), resumed.err
+    await lived.live.publish_more(50)
+    assert await lived.is_on(lived.on_green)
+    assert await lived.overrides() == [None, None]
+    await lived.live.receive_all()
 
 
 async def test_a_move_that_returned_is_undone(lived: Lived) -> None:

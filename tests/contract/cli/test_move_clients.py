@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pulsar
 from tests.support.live_application import LiveApplication, make_linked_topic
 from tests.support.shell import Shell
 
+from pulsar_fleet.clients.document import ConnectionDocument
 from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -79,6 +81,8 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
     state, said = move("--yes")
     assert (state, "has no connection document of 'orders'" in said) == (REFUSED, True), said
     assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    another = ConnectionDocument(service_url=str(on_blue.connection.service_url))
+    documents.publish("billing", another, cluster="blue", by="a test", why="", expected=0, namespaces=(str(other),))
     client = await asyncio.to_thread(open_client, on_blue.connection)
     try:
         for name in (namespace, other):
@@ -90,7 +94,8 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
                 await asyncio.sleep(1)
                 said = (await asyncio.to_thread(move, "--dry-run"))[1]
         state, said = await asyncio.to_thread(move, "--yes")
-        assert (state, str(other) in said) == (REFUSED, True), said
+        named = re.search(rf'producer "\S+" \(.*\) also use {other} \(of the group billing\)', said)
+        assert (state, bool(named)) == (REFUSED, True), said
     finally:
         await asyncio.to_thread(client.close)
     names = [await on_blue.cluster_name(), await on_green.cluster_name()]

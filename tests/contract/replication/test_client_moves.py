@@ -41,22 +41,33 @@ def shell(records: Path, sandbox: Sandbox) -> Shell:
     return shell
 
 
+@pytest.mark.parametrize("options", [(), ("--exact",)], ids=["at once", "exact"])
 async def test_clients_come_back_from_a_cluster_that_was_killed(
-    sandbox: Sandbox, shell: Shell, admins: tuple[AdminClient, AdminClient]
+    sandbox: Sandbox, shell: Shell, admins: tuple[AdminClient, AdminClient], options: tuple[str, ...]
 ) -> None:
-    namespace = NamespaceName("acme", "orders")
+    namespace = NamespaceName(f"acme{len(options)}", "orders")
     topic = await make_linked_topic(*admins, namespace)
     documents = ConnectionDocuments.open(shell.environment[CLIENTS_VARIABLE])
     assert shell.run("clients", "set", "orders", "blue", "--new", "--yes").state == DONE
     with LiveApplication(Path(documents.folder) / "orders.json", topic).running() as live:
         await live.publish_more(200)
-        words = ("move-clients", *NAMES, "--group", "orders", "--namespaces", str(namespace), "--yes", "--json")
+        words = (
+            "move-clients",
+            *NAMES,
+            "--group",
+            "orders",
+            "--namespaces",
+            str(namespace),
+            *options,
+            "--yes",
+            "--json",
+        )
         moved = await asyncio.to_thread(shell.run, *words)
         assert moved.state == DONE, moved.err
         await live.publish_more(200)
         sandbox["green"].kill()
         returning = asyncio.create_task(
-            asyncio.to_thread(shell.run, "return-clients", moved.document["run"], "--yes", "--json")
+            asyncio.to_thread(shell.run, "return-clients", moved.document["run"], *options, "--yes", "--json")
         )
         while (published := documents.published("orders")) is None or published.cluster != "blue":
             assert not returning.done(), returning.result().err

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +15,14 @@ import pytest
 from pulsar_fleet.cli.procedure import _named
 from pulsar_fleet.clients.document import ConnectionDocument
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, Cursor, Role, TopicStats
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links import partition_stats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
-from pulsar_fleet.procedures import client_moves
+from pulsar_fleet.procedures import client_moves, exact_moves
 from pulsar_fleet.procedures.moving_clients import publish, published_before
 from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
 from pulsar_fleet.replication.failover import client_move, read
@@ -248,3 +251,98 @@ async def test_a_second_look_reads_only_what_came_since(monkeypatch: pytest.Monk
     monkeypatch.setattr(read, "_MOST_KEPT", 0)
     assert await entries(45, 52, 52) == [(50, 52)]
     assert await entries(45, 52, 52) == [(45, 52)]
+
+
+def subscription(backlog: int, *, consumers: int = 1) -> TopicStats:
+    document: Any = {
+        "subscriptions": {"billing": {"msgBacklog": backlog, "consumers": [{}] * consumers}},
+        "replication": {"green": {"connected": True, "replicationBacklog": 0}},
+    }
+    return TopicStats.of(TOPIC, document)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[TopicStats]:
+    """What the brokers say at each look, the last one for good; a look takes a second."""
+    seen: list[TopicStats] = []
+    clock = count(0.0, 1.0)
+
+    async def read(*_: object) -> dict[TopicName, TopicStats]:
+        return {TOPIC: seen.pop(0) if len(seen) > 1 else seen[0]}
+
+    async def sleep(_: float) -> None:
+        """No time passes but by looks."""
+
+    monkeypatch.setattr(partition_stats, "required_stats", read)
+    monkeypatch.setattr(exact_moves, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return seen
+
+
+async def at_rest(looks: int) -> list[tuple[str, dict[Any, int]]]:
+    """So many looks, or until everything is at rest."""
+    seen: list[tuple[str, dict[Any, int]]] = []
+    async for look in exact_moves._looks(SimpleNamespace(), [TOPIC], MOVEMENT):  # type: ignore[arg-type]
+        seen.append(look)
+        if not look[0] or len(seen) == looks:
+            break
+    return seen
+
+
+BILLING = (str(TOPIC), "billing")
+
+
+async def test_held_producers_wait_until_consumers_have_read(looks: list[TopicStats]) -> None:
+    looks += [subscription(7), subscription(2), subscription(0)]
+    said = [f"consumers still read billing of {TOPIC} ({number} entries)" for number in (7, 2)]
+    assert [state for state, _ in await at_rest(5)] == [*said, ""]
+    # A subscription that nobody reads keeps its backlog.
+    looks[:] = [subscription(7, consumers=0)]
+    assert await at_rest(5) == [("", {})]
+
+
+async def test_what_a_consumer_holds_is_not_waited_for(looks: list[TopicStats]) -> None:
+    looks += [subscription(7), subscription(3), subscription(3)]
+    assert (await at_rest(5))[-1] == ("", {BILLING: 3})
+
+
+async def test_a_backlog_that_is_read_is_not_at_rest(looks: list[TopicStats]) -> None:
+    looks += [subscription(number) for number in range(100, 50, -1)]
+    assert all(state for state, _ in await at_rest(40))
+
+
+@pytest.mark.parametrize("link", [{"connected": False}, {"connected": True, "replicationBacklog": 3}])
+async def test_what_is_not_replicated_is_not_left_behind(looks: list[TopicStats], link: dict[str, Any]) -> None:
+    looks.append(TopicStats.of(TOPIC, {"replication": {"green": link}}))
+    assert await at_rest(2) == [("messages were not replicated to green", {})] * 2
+
+
+def test_a_held_move_says_what_is_delivered_again() -> None:
+    made: Any = SimpleNamespace()
+    carried = CarriedPositions(unknown={})
+    quiet = exact_moves.Led(carried, made, 1.84, {}, ())
+    assert quiet.text() == "Producers were held for 1.8 s."
+    late = exact_moves.Led(carried, made, 16.0, {BILLING: 3}, (client("p1"),))
+    assert "had not acknowledged 3 entries of billing of persistent://acme/orders/events" in late.text()
+    assert "1 client had not come when producers were released" in late.text()
+
+
+@pytest.mark.parametrize(
+    ("version", "held"), [("3.0.7", False), ("4.0.7", False), ("4.2.0", False), ("4.0.14", True), ("5.0.1", True)]
+)
+async def test_producers_are_held_where_nothing_comes_twice(version: str, held: bool) -> None:
+    async def answer() -> str:
+        return version
+
+    admin: Any = SimpleNamespace(version=answer, connection=SimpleNamespace(name="blue"))
+    if held:
+        await exact_moves.require_holds(admin)
+        return
+    with pytest.raises(PreconditionFailed, match=f"blue runs Pulsar {version}.*'exact' needs 4.0.10, 4.2.1 or later"):
+        await exact_moves.require_holds(admin)
+
+
+def test_a_move_is_exact_or_skips_positions() -> None:
+    conf = {"group": "orders", "exact": True, "skip_positions": True, "namespaces": ["acme/orders"]}
+    with pytest.raises(InvalidRequest, match="set one of both"):
+        client_moves.validate(conf)

@@ -197,12 +197,12 @@ async def freeze(blue: AdminClient, run: Run, original: OriginalSettings) -> Non
 
     :raises PreconditionFailed: a broker did not apply a value within 10 s (the broker accepts any text with 200).
     """
-    await asyncio.gather(*(_record(blue, run, name, original) for name in original.namespaces))
+    await asyncio.gather(*(record_overrides(blue, run, name, original) for name in original.namespaces))
     await freeze_brokers(blue, run)
     await asyncio.gather(*(_keep_inactive_topics(blue, name, original) for name in original.namespaces))
 
 
-async def _record(blue: AdminClient, run: Run, name: NamespaceName, original: OriginalSettings) -> None:
+async def record_overrides(blue: AdminClient, run: Run, name: NamespaceName, original: OriginalSettings) -> None:
     """Record what is overridden in a namespace, unless this run has; its values are those of a record found there."""
     current = overrides_in(await _policies(blue, name))
     if current and current.run == run.id:

@@ -53,10 +53,14 @@ def holding(step: Callable[Concatenate[Sides, Run, Moves, Rest], Awaitable[Resul
 
 
 @asynccontextmanager
-async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> AsyncIterator[None]:
+async def held(
+    sides: Sides, run: Run, namespaces: Iterable[NamespaceName], *, gives_up: bool = True
+) -> AsyncIterator[None]:
     """Take or renew the lease of these namespaces on both clusters, and renew it while the block runs.
 
     What was taken here for a run that ends before its first write is given up: another run need not wait for its end.
+
+    :param gives_up: False: not even that. The caller releases it when nothing is overridden any more.
 
     :raises PreconditionFailed: another run has one of them, or another process executes this run. Nothing was changed.
     """
@@ -67,7 +71,7 @@ async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> A
         yield
     except BaseException:
         renewing.cancel()
-        if taken:
+        if taken and gives_up:
             await _give_up(sides, run)
         raise
     finally:
@@ -177,10 +181,11 @@ async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
 
 
 async def release(sides: Sides, run: Run) -> None:
-    """Give up the leases of a run on both clusters; a second call changes nothing."""
-    async with sides.open() as (blue, green):
-        for admin in (blue, green):
-            await _leave(admin, lease_of(run))
+    """Give up the leases of a run on both clusters, also where one does not answer; a second call changes nothing."""
+    async with sides.open() as admins:
+        results = await asyncio.gather(*(_leave(admin, lease_of(run)) for admin in admins), return_exceptions=True)
+    for error in filter(None, results):
+        raise error
 
 
 async def _leave(admin: AdminClient, lease: Lease, names: Collection[str] | None = None) -> None:

@@ -202,7 +202,12 @@ async def throttle_producers(
     blue: AdminClient, namespace: NamespaceName, original: OriginalSettings, rate: JsonObject = QUIESCED_RATE
 ) -> None:
     """Let each producer of the namespace publish once more and then wait, also on topics that have their own rate."""
-    await asyncio.gather(*(override(blue, topic, RATE, rate) for topic in original.own_rates(namespace)))
+    setters = (override(blue, topic, RATE, rate) for topic in original.own_rates(namespace))
+    # All end before an error is raised: one that ends later would be lifted by nobody.
+    results = await asyncio.gather(*setters, return_exceptions=True)
+    for error in filter(None, results):
+        if isinstance(error, BaseException):
+            raise error
     await override(blue, namespace, RATE, rate)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
 from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, both_clusters, persistent_partitions
+from pulsar_fleet.replication.failover.read import TopicReader
 from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
 from pulsar_fleet.snapshot.resources import is_terminated, read_migrated_to
 
@@ -214,8 +216,8 @@ async def require_open(
         if text := await read_migrated_to(admin, namespace, await admin.namespace(namespace) or {}):
             raise PreconditionFailed(f"{text}. Its topics take no message again: no client can move there.")
         topics = await topics_of(admin, [namespace])
-        ended = await _terminated(admin, topics)
-        refused = ended - await _terminated(other, sorted(ended)) if other and ended else ended
+        ended = await terminated(admin, topics)
+        refused = ended - await terminated(other, sorted(ended)) if other and ended else ended
         if refused and (other or len(ended) == len(topics)):
             raise PreconditionFailed(
                 f"{listed(sorted(refused), _MOST)}: terminated on {await admin.cluster_name()}, as by a migration that "
@@ -223,7 +225,8 @@ async def require_open(
             )
 
 
-async def _terminated(admin: AdminClient, topics: Sequence[TopicName]) -> set[TopicName]:
+async def terminated(admin: AdminClient, topics: Sequence[TopicName]) -> set[TopicName]:
+    """Those of the topics that take no message any more, as far as they can be read. A call for each."""
     slots = asyncio.Semaphore(TOPICS_AT_ONCE)
 
     async def is_ended(topic: TopicName) -> bool:
@@ -252,19 +255,47 @@ async def carry(
 
     :param limit_seconds: nothing is begun again that would end later, if it took as long. 0: they are carried once.
     """
-    async with both_clusters(origin, target) as (here, there, reader):
-        await require_open(there.admin, namespaces, here.admin)
-        first, before, carried = time.monotonic(), math.inf, None
+    async with carrying(origin, target, namespaces) as carrier:
+        return await carrier.carry(limit_seconds)
+
+
+@dataclass(slots=True)
+class Carrier:
+    """Carries the positions of namespaces; what was read once it does not read again.
+
+    :param topics: those of the last time.
+    """
+
+    origin: AdminClient
+    target: AdminClient
+    namespaces: Sequence[NamespaceName]
+    reader: TopicReader
+    topics: Sequence[TopicName] = ()
+    carried: CarriedPositions | None = None
+
+    async def carry(self, limit_seconds: float = math.inf) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
+        """As the function `carry`."""
+        first, before = time.monotonic(), math.inf
         while True:
             # Read before: while they are read positions would grow old.
-            topics = await topics_of(here.admin, namespaces)
-            clients, began = await connected(here.admin, topics), time.monotonic()
-            carried = (await carry_positions(reader, topics, there.admin)).after(carried)
+            self.topics = await topics_of(self.origin, self.namespaces)
+            clients, began = await connected(self.origin, self.topics), time.monotonic()
+            self.carried = (await carry_positions(self.reader, self.topics, self.target)).after(self.carried)
             seconds = time.monotonic() - began
             is_late = time.monotonic() - first + seconds > limit_seconds
             if is_late or seconds <= _QUICK_SECONDS or seconds > before * _SHRUNK:
-                return carried, clients
+                return self.carried, clients
             before = seconds
+
+
+@asynccontextmanager
+async def carrying(
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName]
+) -> AsyncIterator[Carrier]:
+    """Open both clusters; refuses a target that nobody can move to."""
+    async with both_clusters(origin, target) as (here, there, reader):
+        await require_open(there.admin, namespaces, here.admin)
+        yield Carrier(here.admin, there.admin, namespaces, reader)
 
 
 async def look_arrived(
