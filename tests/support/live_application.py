@@ -63,18 +63,22 @@ async def unread(admin: AdminClient, topic: str, subscription: str, wanted: set[
 class LiveApplication:
     """A producer and a consumer that follow a document.
 
+    :param document: a file, or where a server has it, with the token `t0`.
     :param replicated: brokers replicate the state of its subscription.
     :param apart: they have a client each, and so no connection in common.
     """
 
-    def __init__(self, document: Path, topic: TopicName, *, replicated: bool = False, apart: bool = False) -> None:
+    def __init__(
+        self, document: Path | str, topic: TopicName, *, replicated: bool = False, apart: bool = False
+    ) -> None:
         self.sent: list[bytes] = []
         self.received: Counter[bytes] = Counter()
         self.held: set[bytes] = set()
         self.gap = 0.0
         self._stopped = threading.Event()
+        url = document if isinstance(document, str) else document.as_uri()
         self._clients = [
-            pulsar.Client(DocumentProvider(document.as_uri(), poll_seconds=0.2)) for _ in range(2 if apart else 1)
+            pulsar.Client(DocumentProvider(url, token=lambda: "t0", poll_seconds=0.2)) for _ in range(2 if apart else 1)
         ]
         self._producer = self._clients[0].create_producer(
             str(topic), send_timeout_millis=60_000, batching_enabled=False

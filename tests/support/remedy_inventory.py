@@ -618,7 +618,11 @@ INVENTORY: tuple[Group, ...] = (
             "client-cannot-follow": ("upgrade this application",),
             "moved-topic-not-linked": ("replicate them in both directions first",),
             "subscription-missing-on-green": ("if its application has unsubscribed",),
-            "clients-led-to-blue": ("with move_clients before", "replicate the namespace both ways"),
+            "clients-led-to-blue": (
+                "with move_clients before",
+                "replicate the namespace both ways",
+                "set the strategy replicate_then_move_clients",
+            ),
             "read-on-blue-since": ("find who reads it there",),
             "client-may-hang": ("plan a restart",),
             "client-needs-tls-url": ("nothing to do",),

@@ -50,6 +50,11 @@ class ConnectedClient(Document):
         """The part that is the same after it connects to another cluster; its address changes."""
         return self.topic, self.role.value, self.subscription, self.name
 
+    @property
+    def host(self) -> str:
+        """Of its address; empty where that is unknown."""
+        return self.address.rpartition(":")[0].strip("[]")
+
     def text(self) -> str:
         """`consumer "billing-3" at 10.2.0.17:5512`."""
         return f'{self.role} "{self.name}" at {self.address or "?"}'

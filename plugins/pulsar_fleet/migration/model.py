@@ -233,23 +233,45 @@ class Moves(Document):
         return any(not move.strategy.ends_blue for move in self.moves)
 
 
-def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, unflagged: str = "") -> Move:
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Whether every client of the namespaces of a run reads the connection document of a group.
+
+    :param why: who reads it and who does not, as a clause.
+    """
+
+    by_all: bool
+    why: str
+
+
+def plan_move(
+    facts: NamespaceFacts,
+    requested: Strategy | None,
+    green: str,
+    *,
+    unflagged: str = "",
+    followed: Followed | None = None,
+) -> Move:
     """The move of one namespace to cluster `green`, with the requested strategy or the one that loses nothing.
 
+    :param followed: None where no group may move by its document.
     :param unflagged: the version of blue's brokers that can redirect no single namespace; empty if they all can.
     """
     if requested:
         strategy, reason = requested, "set by the run's configuration"
     elif facts.led_to_green:
         strategy, reason = Strategy.COMPLETE, facts.led_to_green
+    elif followed and followed.by_all:
+        strategy, reason = Strategy.MOVE_CLIENTS, followed.why
     elif unflagged:
         strategy, reason = Strategy.REPOINT, f"brokers of Pulsar {unflagged} redirect no single namespace"
     else:
         strategy, reason = choose_strategy(facts, green)
+    refused = followed.why if followed and strategy is not Strategy.MOVE_CLIENTS and not requested else ""
     return Move(
         namespace=facts.namespace,
         strategy=strategy,
-        reason=reason,
+        reason=f"{reason}. Not {Strategy.MOVE_CLIENTS}: {refused}" if refused else reason,
         # A gate reports shadow topics, which stay.
         topics={topic: count for topic, count in facts.topics.items() if topic not in facts.shadows},
         # A non-persistent topic stores nothing, and the broker does not report whether it is terminated.

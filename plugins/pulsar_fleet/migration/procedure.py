@@ -211,17 +211,19 @@ class Migration(_Procedure):
         request = MigrationRequest.of(conf)
         Calendar.parse(request.change_windows, request.freeze_windows)
         parse_waivers(request.waivers)
-        if (request.strategy == Strategy.MOVE_CLIENTS) != bool(request.group):
+        is_moving = request.strategy == Strategy.MOVE_CLIENTS
+        if is_moving != bool(request.group) and not (request.group and request.strategy == "auto"):
             raise InvalidRequest(
                 f"The group {request.group or ''!r} and the strategy {request.strategy!r} do not belong together: "
-                f"{Strategy.MOVE_CLIENTS} moves the clients of one group, and only that. Set both, or neither."
+                f"{Strategy.MOVE_CLIENTS} moves the clients of one group, and only that; auto does where all of them "
+                "follow its document. Set both, or neither."
             )
         if request.group:
             require_group(request.group)
-        if request.remove_topics_on_blue and request.strategy == Strategy.MOVE_CLIENTS:
+        if request.remove_topics_on_blue and request.group:
             raise InvalidRequest(
-                f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: applications can "
-                "return to them. Leave it off."
+                f"'remove_topics_on_blue' is not possible with the group {request.group!r}: applications can return to "
+                "these topics. Leave it off."
             )
         if request.remove_topics_on_blue and request.strategy == Strategy.WHOLE_CLUSTER:
             raise InvalidRequest(

@@ -203,7 +203,8 @@ SETTINGS = {
         title="Group",
         group="Clients",
         description="With replicate_then_move_clients: the applications that use these namespaces and follow the "
-        "connection document of this name. The time for draining is that in which they have to come.",
+        "connection document of this name. The time for draining is that in which they have to come. With auto: that "
+        "strategy is chosen where every connected client reads the document from Airflow's server.",
     ),
     **{
         name: replace(one, group="Clients")

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import uvicorn
 from tests.support.live_application import LiveApplication
 from tests.support.replication import know_each_other, replicate, wait_linked
 from tests.support.shell import Said, Shell
 
-from pulsar_fleet.airflow.web import clients as route
 from pulsar_fleet.clients.document import TOKEN_PLUGIN
-from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
+from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -84,23 +79,6 @@ async def test_live_applications_move_there_and_back_and_lose_nothing(
 PROGRAM = Path(__file__).with_name("Followed.java")
 
 
-@contextmanager
-def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The documents of a folder, as Airflow's server has them: their address."""
-    (folder / "token").write_text("t0")
-    monkeypatch.setenv(route.TOKEN_VARIABLE, str(folder / "token"))
-    monkeypatch.setenv(CLIENTS_VARIABLE, str(folder / "clients"))
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = uvicorn.Server(uvicorn.Config(route.app, log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
 @pytest.mark.long
 async def test_a_java_client_follows_the_document_of_the_server(
     shell: Shell,
@@ -109,26 +87,25 @@ async def test_a_java_client_follows_the_document_of_the_server(
     on_blue: AdminClient,
     on_green: AdminClient,
     new_namespace: Callable[[], NamespaceName],
-    monkeypatch: pytest.MonkeyPatch,
+    served: str,
 ) -> None:
     topic = await replicated_both_ways(on_blue, on_green, new_namespace())
     blue, green = shell.sides
     assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
     path = f"{jars_for(DEFAULT_VERSION)}/*:{shell.folder}"
     subprocess.run(["javac", "-cp", path, "-d", shell.folder, PROGRAM], check=True, timeout=60)
-    with served(shell.folder, monkeypatch) as address:
-        words = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, PROGRAM.stem, clusters["blue"].service_url]
-        running = subprocess.Popen(
-            [*words, f"{address}/orders", "t0", str(topic)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            await wait_connected(on_blue, topic)
-            for side, admin in ((green, on_green), (blue, on_blue)):
-                assert (await asyncio.to_thread(shell.run, "clients", "set", "orders", side, "--yes")).state == DONE
-                await wait_connected(admin, topic)
-            out, _ = await asyncio.to_thread(running.communicate, "\n", 120)
-        finally:
-            running.kill()
+    words = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, PROGRAM.stem, clusters["blue"].service_url]
+    running = subprocess.Popen(
+        [*words, f"{served}/orders", "t0", str(topic)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        await wait_connected(on_blue, topic)
+        for side, admin in ((green, on_green), (blue, on_blue)):
+            assert (await asyncio.to_thread(shell.run, "clients", "set", "orders", side, "--yes")).state == DONE
+            await wait_connected(admin, topic)
+        out, _ = await asyncio.to_thread(running.communicate, "\n", 120)
+    finally:
+        running.kill()
     sent, lost = map(int, out.split()[-2:])
     assert (sent > 100, lost) == (True, 0)
 

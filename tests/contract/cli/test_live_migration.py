@@ -14,6 +14,7 @@ import pytest
 from tests.support.live_application import LiveApplication, unread
 from tests.support.shell import Said, Shell
 
+from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -305,12 +306,29 @@ async def test_a_copy_is_undone_before_clients_move(lived: Lived) -> None:
     await lived.live.publish_more(50)
 
 
+async def test_auto_moves_the_clients_of_a_group_that_all_read_its_document(lived: Lived, served: str) -> None:
+    words = ("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--group", "orders")
+    alone = await lived.command(*words, "--dry-run")
+    assert (alone.state, "no host has read the document of orders" in alone.out) == (DONE, True), alone.err
+    assert "the document of orders leads to blue" in alone.out
+    # The application of the fixture reads the file, on the same host.
+    reading = pulsar.Client(DocumentProvider(f"{served}/orders", token=lambda: "t0"))
+    moved = await lived.command(*words, "--yes")
+    assert moved.state == DONE, moved.err
+    assert await lived.is_on(lived.on_green)
+    (run,) = {*re.findall(r"return-clients (\S+?)`?\s", moved.out)}
+    assert live_phases(run) == {"moved"}
+    assert (await lived.command("return-clients", run, "--yes")).state == DONE
+    await asyncio.to_thread(reading.close)
+    await lived.live.receive_all()
+
+
 async def test_what_cannot_be_moved_so_is_refused(lived: Lived) -> None:
     strategy = ("--strategy", "replicate_then_move_clients")
     words = ("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--dry-run")
     for options, problem in (
         (strategy, "The group '' and the strategy 'replicate_then_move_clients' do not belong together"),
-        (("--group", "orders"), "The group 'orders' and the strategy 'auto' do not belong together"),
+        (("--group", "others"), "has no connection document of 'others'"),
         ((*strategy, "--group", "others"), "has no connection document of 'others'"),
         ((*strategy, "--group", "orders", "--service-url", "pulsar://127.0.0.1:1"), "127.0.0.1:1"),
     ):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.cluster.statistics import ConnectedClient, Role
 from pulsar_fleet.migration.preflight.client_compatibility import (
     CANNOT_FOLLOW,
     FOLLOWS,
@@ -15,6 +16,7 @@ from pulsar_fleet.migration.preflight.client_compatibility import (
     TABLE,
     UNKNOWN,
     behaviour,
+    followed_by,
 )
 from pulsar_fleet.preflight.findings import Severity
 
@@ -63,3 +65,35 @@ def test_every_row_carries_its_evidence() -> None:
     assert behaviour("Pulsar-Java-v3.0.7").readers_stall
     assert behaviour("Pulsar-Go-v0.19.0").readers_stall
     assert not behaviour("Pulsar-Java-v3.3.9").readers_stall
+
+
+@pytest.mark.parametrize(
+    ("host", "version", "by_all"),
+    [
+        ("10.2.0.17", "Pulsar-Java-v4.2.4", True),
+        ("10.2.0.17", "2.11.4", True),
+        ("10.2.0.17", "2.9.1", False),
+        ("10.2.0.17", "Pulsar-CPP-v4.2.0", True),
+        ("10.2.0.17", "Pulsar-CPP-v3.7.1", False),
+        ("10.2.0.17", "Pulsar-Go-v0.19.0", False),
+        ("10.2.0.18", "Pulsar-Java-v4.2.4", False),
+        ("", "Pulsar-Java-v4.2.4", False),
+    ],
+)
+def test_a_document_is_followed_by_hosts_that_read_it(host: str, version: str, by_all: bool) -> None:
+    def client(name: str, address: str, version: str) -> ConnectedClient:
+        return ConnectedClient(
+            topic="persistent://acme/orders/events",
+            role=Role.PRODUCER,
+            subscription="",
+            name=name,
+            address=address,
+            version=version,
+            since="",
+        )
+
+    first = client("a", "[::1]:5513", "Pulsar-Java-v4.2.4")
+    other = client("b", host and f"{host}:5512", version)
+    followed = followed_by([first, other], "orders", {"10.2.0.17", "::1"})
+    assert (followed.by_all, str(other) in followed.why) == (by_all, not by_all)
+    assert not followed_by([first, other], "orders", ()).by_all

@@ -7,9 +7,13 @@ clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the thro
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pulsar_fleet.cluster.statistics import ConnectedClient
+from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.migration.model import Followed
 from pulsar_fleet.preflight.findings import Severity
 
 FOLLOWS = "client-follows"
@@ -228,6 +232,31 @@ TABLE: tuple[Behaviour, ...] = (
 )
 
 _ANY_OTHER = Behaviour(family="any other", pattern=r"^$", evidence="No client with such a version string was measured.")
+
+
+_MOST = 5
+_DOCUMENTS = ((r"^(?:Pulsar-Java-v)?(\d+(?:\.\d+)+)", (2, 10)), (_CPP, (4, 1)))
+"""Clients that can follow a connection document, and since when: `docs/clients.md`."""
+
+
+def can_follow_document(version: str) -> bool:
+    """Whether a client with this `clientVersion` can follow a connection document while it runs."""
+    matched = ((re.match(pattern, version), since) for pattern, since in _DOCUMENTS)
+    return any(match and tuple(map(int, match[1].split("."))) >= since for match, since in matched)
+
+
+def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collection[str]) -> Followed:
+    """Whether all of these follow the document of a group: whose hosts read it, and whose version can.
+
+    :param hosts: that have read it lately. Of several applications on one host it is not known which one does.
+    """
+    if not hosts:
+        return Followed(False, f"no host has read the document of {group} from Airflow's server in the last minute")
+    number = counted(len(clients), "client")
+    if others := [one for one in clients if one.host not in hosts or not can_follow_document(one.version)]:
+        names = listed(dict.fromkeys(map(str, others)), _MOST)
+        return Followed(False, f"{len(others):,} of {number} do not follow the document of {group}: {names}")
+    return Followed(True, f"all {number} are on hosts that read the document of {group}, so that they can return")
 
 
 def behaviour(version: str) -> Behaviour:

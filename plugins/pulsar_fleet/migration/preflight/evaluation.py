@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from pulsar_fleet.clients.store import led_since, publications
+from pulsar_fleet.clients.choice import require_led_to
+from pulsar_fleet.clients.store import ConnectionDocuments, led_since, publications
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -24,9 +25,10 @@ from pulsar_fleet.migration.artefacts import (
 )
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.facts import NamespaceFacts
-from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, plan_move
+from pulsar_fleet.migration.model import Followed, Move, Moves, Phase, Strategy, plan_move
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
+from pulsar_fleet.migration.preflight.client_compatibility import followed_by
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, OverridesWatch, Survey, View
@@ -37,6 +39,9 @@ from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 
 log = logging.getLogger(__name__)
+
+_READING_SECONDS = 90.0
+"""A client that follows a document reads it about once a minute at the least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,10 @@ async def evaluate_gates(
     """Evaluate every gate and choose each namespace's strategy; see `steps.check_gates`."""
     view = await _view(sides, run, names, expected)
     green, unflagged = view.green.name, view.blue.unflagged
-    planned = (plan_move(facts, strategy, green, unflagged=unflagged) for facts in view.survey.namespaces)
+    followed = _followed(view) if strategy is None and expected.group else None
+    planned = (
+        plan_move(facts, strategy, green, unflagged=unflagged, followed=followed) for facts in view.survey.namespaces
+    )
     moves = tuple(_without_own_ends(run, move) for move in planned)
     view = replace(view, strategies=_strategies(moves))
     # On a failback `check_failback` has matched each waiver with its blocker; for a later wave the first run has.
@@ -102,7 +110,7 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
         properties = not expected.prepares_green
         surveyed = await survey(blue, green, names, run, redactor=open_redactor(), properties=properties)
     log.info("%s", surveyed.headline())
-    surveyed = _with_documents(surveyed, is_failback=expected.is_failback)
+    surveyed = _with_documents(surveyed, expected)
     brokers = BrokerVersions.of(surveyed.blue.snapshot.brokers, surveyed.green.snapshot.brokers)
     run.artefacts.write_json(run.id, BROKERS, brokers.to_json())
     for facts in surveyed.namespaces:
@@ -116,7 +124,7 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     return View(survey=original, strategies={}, expected=expected, connections=connections, watch=watch)
 
 
-def _with_documents(surveyed: Survey, *, is_failback: bool) -> Survey:
+def _with_documents(surveyed: Survey, expected: Expectations) -> Survey:
     """To which of both clusters connection documents lead applications of the namespaces, as far as these are known.
 
     A failback goes to a cluster on which clients may be already, and completes no move.
@@ -126,15 +134,31 @@ def _with_documents(surveyed: Survey, *, is_failback: bool) -> Survey:
 
     def led(facts: NamespaceFacts) -> NamespaceFacts:
         own = [one for one in published if str(facts.namespace) in one.namespaces]
-        to_green = [one for one in own if one.cluster == surveyed.green.name and not is_failback]
+        to_green = [one for one in own if one.cluster == surveyed.green.name and not expected.is_failback]
+        # What a group uses is known from its last move; before its first from the run.
+        to_blue = [one for one in published if one in own or one.group == expected.group]
         return replace(
             facts,
             led_to_green="; ".join(one.text() for one in to_green),
             led_since=led_since(surveyed.green.name, [str(facts.namespace)], to_green),
-            led_to_blue=tuple(one.group for one in own if one.cluster == surveyed.blue.name),
+            led_to_blue=tuple(one.group for one in to_blue if one.cluster == surveyed.blue.name),
         )
 
     return replace(surveyed, namespaces=tuple(map(led, surveyed.namespaces)))
+
+
+def _followed(view: View) -> Followed | None:
+    """Whether every client that is connected to blue reads the document of the run's group, by host and version.
+
+    None where a document has led applications of a namespace to green already: all strategies of a run have one way.
+    """
+    if any(facts.led_to_green for facts in view.moving):
+        return None
+    group, documents = view.expected.group, ConnectionDocuments.open()
+    require_led_to(documents, group, view.blue.name)
+    now = datetime.now(UTC).timestamp()
+    hosts = {reader.host for reader in documents.readers(group) if now - reader.at <= _READING_SECONDS}
+    return followed_by([client for facts in view.moving for _, client in facts.clients], group, hosts)
 
 
 def _without_own_ends(run: Run, move: Move) -> Move:

@@ -97,7 +97,7 @@ def documents_lead_where_clients_go(view: View) -> Iterator[Finding]:
             )
             yield _LED_TO_GREEN.finding(str(facts.namespace), facts.led_to_green, complete if ends else stay)
         for group in facts.led_to_blue:
-            if group != view.expected.group:
+            if ends or group != view.expected.group:
                 yield _LED_TO_BLUE.finding(
                     str(facts.namespace),
                     f"the document of {group} leads to {view.blue.name}",
@@ -115,8 +115,12 @@ def _led_to_blue_remedy(view: View, facts: NamespaceFacts, group: str) -> str:
     publish = f"publish their new address right after it: {command_line('clients', 'set', group, view.connections[1])}"
     if view.expected.is_failback:
         return publish
-    move = f"move the clients of {group} with move_clients before"
-    return f"{move}." if view.is_moved_before(facts.namespace) else f"{move}, or {publish}"
+    linked = any(view.green.name in clusters for clusters in facts.links.values())
+    if linked or view.is_moved_before(facts.namespace):
+        move = f"move the clients of {group} with move_clients before"
+    else:
+        move = f"set the strategy {Strategy.MOVE_CLIENTS} and its group {group}, so that they follow it"
+    return f"{move}." if view.is_moved_before(facts.namespace) else f"{move}; or {publish}"
 
 
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:
