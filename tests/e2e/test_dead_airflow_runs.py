@@ -25,17 +25,21 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.airflow_faults import QUICK, FaultyAirflow, wait_until
+from tests.support.airflow_faults import OVER, QUICK, FaultyAirflow, wait_until
 from tests.support.disturbances import GIVEN_UP, Hits, Point, deal, shuffled_cards
 from tests.support.disturbed_run import Bench, DisturbedRun
 from tests.support.exporter import neutral
 from tests.support.given_up_run import bring_back, restore
+from tests.support.live_application import LiveApplication, make_linked_topic
 from tests.support.migration import INACTIVE, LATE, RATE, TOPIC_RATE, publish
 from tests.support.settings_export import records_of_runs
 from tests.support.write_recorder import recording
 
+from pulsar_fleet.clients.document import ConnectionDocument
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import NumberedMessage
 
@@ -115,6 +119,59 @@ def test_every_setting_comes_back(
         with capsys.disabled():
             sys.stdout.write(f"\n{hits.table()}\nrounds: {number - FIRST}\n")
     assert len(hits.hits) >= needed, f"{needed - len(hits.hits)} disturbances hit no run in {most} rounds"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_clients_follow_their_document_although_airflow_dies(
+    airflow_with: Callable[..., Any],
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(CLIENTS_VARIABLE, str(tmp_path))
+    documents = ConnectionDocuments.open()
+    document = ConnectionDocument(service_url=str(blue.service_url))
+    documents.publish("orders", document, cluster="blue", by="a test", why="", expected=0)
+    topic = asyncio.run(make_linked(blue, green, new_namespace()))
+    both = {"origin": "pulsar_blue", "target": "pulsar_green"}
+    move = {**both, "group": "orders", "namespaces": [str(topic.namespace)], "auto_approve": True}
+    with (
+        started(airflow_with, blue, green, **{CLIENTS_VARIABLE: str(tmp_path)}) as bench,
+        LiveApplication(tmp_path / "orders.json", topic).running() as live,
+    ):
+        run = dies_in(bench.airflow, live, "move_clients", move, "carry_positions")
+        assert documents.newest("orders") == 2
+        run = dies_in(bench.airflow, live, "return_clients", {"run": f"move_clients/{run}"}, "return_clients")
+        assert documents.newest("orders") == 3
+        dies_in(bench.airflow, live, "move_clients", move, "wait_arrived")
+        asyncio.run(live.publish_more(50))
+    published = documents.published("orders")
+    assert (live.lost, published and published.cluster, documents.newest("orders")) == (set(), "green", 4)
+
+
+def dies_in(airflow: FaultyAirflow, live: LiveApplication, dag: str, conf: JsonObject, task: str) -> str:
+    """Kill a run in this task, and the scheduler; the application goes on without both. Then the run ends by itself."""
+    asyncio.run(live.publish_more(50))
+    airflow.dag = dag
+    run = airflow.stack.trigger(dag, conf)
+    over = ("success", "deferred")
+    hit = wait_until(lambda: airflow.kill_task(run, task) or airflow.states(run)[task] in over, 120, task)
+    assert airflow.kill_scheduler()
+    log.info("%s: %s was killed: %s", dag, task, hit)
+    asyncio.run(live.publish_more(100))
+    airflow.start_scheduler()
+    wait_until(lambda: airflow.run_state(run) in OVER, 240, f"{dag} ends")
+    assert airflow.run_state(run) == "success", airflow.states(run)
+    airflow.end_orphans()
+    return run
+
+
+async def make_linked(blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName) -> TopicName:
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        return await make_linked_topic(on_blue, on_green, namespace)
 
 
 @pytest.mark.long

@@ -32,10 +32,10 @@ DAG = "migrate_namespaces"
 
 
 class FaultyAirflow:
-    """An Airflow, and ways to disturb it."""
+    """An Airflow, and ways to disturb runs of a DAG."""
 
-    def __init__(self, stack: AirflowStack) -> None:
-        self.stack = stack
+    def __init__(self, stack: AirflowStack, dag: str = DAG) -> None:
+        self.stack, self.dag = stack, dag
         token = httpx.get(f"{stack.url}/auth/token", timeout=60).raise_for_status().json()["access_token"]
         self._client = httpx.Client(
             base_url=f"{stack.url}/api/v2", timeout=60, headers={"Authorization": f"Bearer {token}"}
@@ -60,14 +60,14 @@ class FaultyAirflow:
 
     def states(self, run: str) -> dict[str, str | None]:
         """Task → its state."""
-        return {task["task_id"]: task["state"] for task in self.stack.tasks(DAG, run)}
+        return {task["task_id"]: task["state"] for task in self.stack.tasks(self.dag, run)}
 
     def run_state(self, run: str) -> str:
-        return self.stack.run_state(DAG, run)
+        return self.stack.run_state(self.dag, run)
 
     def processes(self, run: str) -> dict[str, int]:
         """Running task → the process that executes it."""
-        titles = {f"airflow worker -- {task['id']}": task["task_id"] for task in self.stack.tasks(DAG, run)}
+        titles = {f"airflow worker -- {task['id']}": task["task_id"] for task in self.stack.tasks(self.dag, run)}
         return {titles[title]: pid for title, pid in task_processes().items() if title in titles}
 
     def works(self) -> bool:
@@ -95,12 +95,12 @@ class FaultyAirflow:
 
     def mark_failed(self, run: str) -> None:
         """As a person does in the UI."""
-        self._call("PATCH", f"/dags/{DAG}/dagRuns/{run}", {"state": "failed"})
+        self._call("PATCH", f"/dags/{self.dag}/dagRuns/{run}", {"state": "failed"})
 
     def clear(self, run: str, *tasks: str, downstream: bool = False) -> None:
         """Clear tasks as a person does in the UI, whatever their state."""
         body = {"dry_run": False, "only_failed": False, "dag_run_id": run, "task_ids": list(tasks)}
-        self._call("POST", f"/dags/{DAG}/clearTaskInstances", {**body, "include_downstream": downstream})
+        self._call("POST", f"/dags/{self.dag}/clearTaskInstances", {**body, "include_downstream": downstream})
 
     def _call(self, method: str, path: str, body: Any) -> None:
         answer = self._client.request(method, path, json=body)

@@ -50,6 +50,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "clients": "clients",
         "move-clients": "client_moves:MOVE",
         "return-clients": "client_moves:RETURN",
+        "fail-over": "failover:FAILOVER",
+        "late-messages": "failover",
     },
     "Records": {"runs": "records", "evidence": "records"},
     "Install": {"airflow": "airflow"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, repeat
 from typing import NoReturn, TypeVar
@@ -132,6 +132,7 @@ class _ProcedureRun:
         self._yes = yes
         self._current = procedure.opening
         self._connections: dict[str, Sequence[ClusterConnection]] = {}
+        self._absent: dict[str, float] = {}
         self._done: list[JsonObject] = []
 
     def execute(self, *, resumed: bool) -> tuple[JsonObject, ExitState]:
@@ -350,8 +351,11 @@ class _ProcedureRun:
         if isinstance(self._conf[setting], list):
             return await reach_all(sides)
         if setting in self._procedure.may_be_absent:
-            with suppress(FleetError):
-                return [(await reach(side)).connection for side in sides]
+            if time.monotonic() - self._absent.get(setting, -_ABSENT_SECONDS) >= _ABSENT_SECONDS:
+                try:
+                    return [(await reach(side)).connection for side in sides]
+                except FleetError:
+                    self._absent[setting] = time.monotonic()
             return sides
         return [(await reach(side)).connection for side in sides]
 
@@ -361,6 +365,8 @@ class _ProcedureRun:
 
 
 INTERRUPTED = "interrupted"
+_ABSENT_SECONDS = 20.0
+"""How long a cluster that did not answer is not asked for its service URL: each time takes seconds."""
 _ENDED = "ended.json"
 """How a run of a command ended that has succeeded: what a later --resume of it says."""
 

@@ -1,16 +1,19 @@
-"""Wait until something is done, for callers without a scheduler, or until what was written is read back."""
+"""Wait until something is done, or all of several are, or until what was written is read back."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.text import duration
 
 POLL_SECONDS = 5.0
 """The time between two polls, and the shortest: Airflow can mark a task that resumes sooner as failed."""
+
+Result = TypeVar("Result")
 
 REPEAT_SECONDS = 600.0
 """A line of a wait that does not change is shown again so long after it was shown."""
@@ -63,6 +66,15 @@ async def wait_until(
             raise PreconditionFailed(f"After {duration(seconds)} {missed}: {line}")
         progress(line)
         await asyncio.sleep(poll_seconds)
+
+
+async def all_ended(*running: Awaitable[Result]) -> list[Result]:
+    """Wait until all of them have ended, then raise the first error: none goes on behind the caller's back."""
+    results = await asyncio.gather(*running, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 KEPT_SECONDS = 10.0

@@ -41,7 +41,7 @@ def validate(conf: JsonObject) -> None:
 
     recorded = Run.open(conf["run"]).ledger.run(conf["run"])
     if recorded is None:
-        raise NotFound(f"The ledger has no run {conf['run']!r}: name it as the Fleet page does, DAG/run id.")
+        raise NotFound(f"The ledger has no run {conf['run']!r}: name it as the Fleet page and pulsar-fleet runs do.")
     if recorded.procedure not in MIGRATIONS:
         raise InvalidRequest(
             f"{conf['run']} is a run of {recorded.procedure}: only a migration or a failback is aborted."

@@ -6,16 +6,24 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.text import command_line, counted
 from pulsar_fleet.migration.artefacts import MOVEMENT
-from pulsar_fleet.procedures.exact_moves import is_held, lead_held, release_producers, release_rates, require_holds
+from pulsar_fleet.procedures.exact_moves import (
+    begin_again,
+    is_exact,
+    lead_leased,
+    release_rates,
+    require_holds,
+    require_one_of,
+    return_held,
+)
 from pulsar_fleet.procedures.moving_clients import (
     HOLDS,
     accepts,
+    answers,
     asked,
     decide,
     departure_of,
@@ -23,13 +31,18 @@ from pulsar_fleet.procedures.moving_clients import (
     keep_clients,
     late_text,
     led_by_another,
+    left_behind_text,
     note_arrival,
+    note_left_behind,
+    present_before,
     publish,
     published_before,
     published_text,
+    reached,
     require_carried,
     required_movement,
     shared_client_risks,
+    sides_of,
 )
 from pulsar_fleet.procedures.procedure import (
     Checked,
@@ -46,8 +59,7 @@ from pulsar_fleet.procedures.procedure import (
 from pulsar_fleet.settings.client_moves import RETURN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
-    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
-    from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.cluster.statistics import ConnectedClient
@@ -58,11 +70,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MIGRATION = "migrate_namespaces"
+_MIGRATION, _FAILOVER = "migrate_namespaces", "fail_over_applications"
 _MOVE, _RETURN, _ARRIVED = "move_clients", "return_clients", "wait_arrived"
-_REACH_SECONDS, _SKIP_SECONDS = 3.0, 60.0
-"""How long a cluster that clients leave may not answer before they are led away without it; how long their positions
-may take where a person has said that they may be skipped."""
+_SKIP_SECONDS = 60.0
+"""How long positions may take where a person has said that they may be skipped."""
 
 
 def validate(conf: JsonObject) -> None:
@@ -71,19 +82,9 @@ def validate(conf: JsonObject) -> None:
     from pulsar_fleet.cluster.names import parse_namespaces
 
     require_group(conf["group"])
-    _require_one_of(conf)
+    require_one_of(conf)
     parse_namespaces(conf["namespaces"])
     asked(conf)
-
-
-def _require_one_of(conf: JsonObject) -> None:
-    from pulsar_fleet.cluster.errors import InvalidRequest
-
-    if conf.get("exact") and conf["skip_positions"]:
-        raise InvalidRequest(
-            "'exact' delivers nothing twice, and 'skip_positions' moves clients without their positions: set one of "
-            "both. Nothing was changed."
-        )
 
 
 async def require(session: Session) -> None:
@@ -104,9 +105,9 @@ async def check_move(session: Session) -> Checked:
     from pulsar_fleet.replication.failover.client_move import plan_move
 
     namespaces = parse_namespaces(session.conf["namespaces"])
-    movement = await decide(session.conf, _sides(session)[1], await _names(session), namespaces)
+    movement = await decide(session.conf, sides_of(session)[1], await _names(session), namespaces)
     await _require_free(session, namespaces)
-    plan = await plan_move(*_sides(session), namespaces)
+    plan = await plan_move(*sides_of(session), namespaces)
     session.run.artefacts.write_json(session.run.id, MOVEMENT, movement.to_json())
     before, after = movement.before.service_url, movement.document.service_url
     lines = [
@@ -114,7 +115,7 @@ async def check_move(session: Session) -> Checked:
         f"{counted(len(plan.clients), 'client')} on {movement.origin} now",
         *plan.positions.lines(movement.target),
     ]
-    if session.conf.get("exact"):
+    if is_exact(session.conf):
         await require_holds(session.clusters["origin"])
         lines.append(HOLDS.format(origin=movement.origin))
     risks = _risks(session.conf, movement, plan)
@@ -146,7 +147,7 @@ async def carry_first(session: Session) -> str:
 
     movement = required_movement(session.run)
     await _require_free(session, movement.namespaces)
-    carried, _ = await carry(*_sides(session), movement.namespaces, limit_seconds=0.0)
+    carried, _ = await carry(*sides_of(session), movement.namespaces, limit_seconds=0.0)
     require_carried(session.conf, carried)
     return carried.headline()
 
@@ -172,59 +173,21 @@ async def move_clients(session: Session) -> Done | str:
     movement, documents = required_movement(session.run), ConnectionDocuments.open()
     expected = documents.newest(movement.group)
     run, why = session.run, session.conf["why"]
-    if session.conf.get("exact"):
-        await _begin_again(session, movement)
+    if is_exact(session.conf):
+        await begin_again(session, movement)
     if made := published_before(run, why, documents, movement, expected):
         return published_text(made, documents)
     require_led_to(documents, movement.group, movement.origin)
-    await release_rates(session.clusters["target"], movement.namespaces, run.id)
-    if session.conf.get("exact"):
-        return await _lead_held(session, movement, documents, expected)
+    await release_rates(session.clusters["target"], movement.namespaces)
+    if is_exact(session.conf):
+        return await lead_leased(session, movement, documents, expected)
     await _require_free(session, movement.namespaces)
-    carried, clients = await carry(*_sides(session), movement.namespaces)
+    carried, clients = await carry(*sides_of(session), movement.namespaces)
     require_carried(session.conf, carried)
     # Positions are carried for a while.
     await _require_free(session, movement.namespaces)
     keep_clients(run, clients)
     return Done(published_text(publish(run, why, documents, movement, expected), documents), carried)
-
-
-async def _lead_held(session: Session, movement: Movement, documents: ConnectionDocuments, expected: int) -> Done:
-    """Lead the clients while their producers are held, under a lease: no other run sets these cursors meanwhile."""
-    from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.prepare.lease import held, release
-
-    sides, run = Sides(*_sides(session)), session.run
-
-    async def lead(clients: tuple[ConnectedClient, ...]) -> Publication:
-        keep_clients(run, clients)
-        return publish(run, session.conf["why"], documents, movement, expected)
-
-    async with held(sides, run, movement.namespaces, gives_up=False):
-        try:
-            led = await lead_held(session, sides, movement, lead)
-        finally:
-            # While producers are held the lease says so: `restore` and `watch_overrides` look for it.
-            if not await is_held(run, session.clusters["origin"], movement.namespaces):
-                await release(sides, run)
-    return Done(f"{published_text(led.made, documents)} {led.text()}", led.carried)
-
-
-async def _begin_again(session: Session, movement: Movement, *, is_gone: bool = False) -> None:
-    """Release what an earlier try of this run has left held, and its lease.
-
-    :param is_gone: the cluster that clients leave does not answer.
-    """
-    from pulsar_fleet.cluster.errors import FleetError
-    from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.prepare.lease import release, require_own
-
-    sides = Sides(*_sides(session), retry_seconds=_REACH_SECONDS)
-    await require_own(sides, session.run)
-    if not is_gone:
-        await release_producers(session.run, session.clusters["origin"], movement.namespaces)
-    with suppress(*((FleetError,) if is_gone else ())):
-        await release(sides, session.run)
 
 
 async def return_clients(session: Session) -> Done | str:
@@ -240,16 +203,16 @@ async def return_clients(session: Session) -> Done | str:
     expected = documents.newest(movement.group)
     run, why = session.run, session.conf["why"]
     # A cluster that is gone holds nobody.
-    holds = session.conf.get("exact") and await _answers(session)
-    if session.conf.get("exact"):
-        await _begin_again(session, movement, is_gone=not holds)
+    holds = is_exact(session.conf) and await answers(session)
+    if is_exact(session.conf):
+        await begin_again(session, movement, is_gone=not holds)
     if made := published_before(run, why, documents, movement, expected):
         _enter_phases(run, movement)
         return published_text(made, documents)
     _require_moved_by(documents, movement, session.conf["run"])
     # The move may have died while it held the producers there.
     await release_rates(session.clusters["target"], movement.namespaces, session.conf["run"])
-    if holds and (done := await _return_held(session, movement, documents, expected)):
+    if holds and (done := await return_held(session, movement, documents, expected)):
         _enter_phases(run, movement)
         return done
     # What the other cluster has of leases it has as well. A migration that is taken back may have died with its own.
@@ -260,28 +223,11 @@ async def return_clients(session: Session) -> Done | str:
     await require_open(session.clusters["target"], movement.namespaces)
     # Of a cluster that does not say who is connected those are awaited who came by the move.
     keep_clients(run, clients or departure_of(_moved(session)).clients)
+    if carried is None and not await answers(session):
+        await note_left_behind(session, movement)
     said = published_text(publish(run, why, documents, movement, expected), documents)
     _enter_phases(run, movement)
     return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
-
-
-async def _return_held(
-    session: Session, movement: Movement, documents: ConnectionDocuments, expected: int
-) -> Done | None:
-    """As `_lead_held`; None where the cluster that they leave has died before they were led."""
-    from pulsar_fleet.cluster.errors import FleetError
-    from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.prepare.lease import release
-
-    try:
-        return await _lead_held(session, movement, documents, expected)
-    except FleetError as error:
-        if documents.newest(movement.group) != expected or await _answers(session):
-            raise
-        log.warning("Producers are not held: %s", error)
-    with suppress(FleetError):
-        await release(Sides(*_sides(session), retry_seconds=_REACH_SECONDS), session.run)
-    return None
 
 
 async def _carried_back(
@@ -293,35 +239,22 @@ async def _carried_back(
 
     skips = session.conf["skip_positions"]
     why = f"{movement.origin} does not answer"
-    if not await _answers(session):
+    if not await answers(session):
         return None, (), why
     try:
         async with asyncio.timeout(_SKIP_SECONDS if skips else None):
             limit = _SKIP_SECONDS if skips else math.inf
-            carried, clients = await carry(*_sides(session), movement.namespaces, limit_seconds=limit)
+            carried, clients = await carry(
+                *sides_of(session), movement.namespaces, limit_seconds=limit, present=present_before(session)
+            )
         require_carried(session.conf, carried)
     except (FleetError, TimeoutError) as error:
         # It may have died meanwhile: then its errors say nothing of the positions.
-        if not skips and await _answers(session):
+        if not skips and await answers(session):
             raise
         log.warning("Positions are not carried: %s", error)
         return None, (), str(error).rstrip(".") or f"they took longer than {_SKIP_SECONDS:.0f} s"
     return carried, clients, ""
-
-
-async def _answers(session: Session) -> bool:
-    """Whether the cluster that clients leave answers at all, also with a refusal."""
-    from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.errors import FleetError, Unavailable
-
-    try:
-        async with AdminClient(_sides(session)[0], retry_seconds=_REACH_SECONDS) as admin:
-            await admin.cluster_name()
-    except Unavailable:
-        return False
-    except FleetError:
-        return True
-    return True
 
 
 async def _require_free(
@@ -332,11 +265,9 @@ async def _require_free(
     :param run: that may have them; by default the session's own.
     :param also_unread: go on without a record that cannot be read.
     """
-    from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.prepare.lease import require_free
 
-    sides = Sides(*_sides(session), retry_seconds=_REACH_SECONDS)
-    if (unread := await require_free(sides, run or session.run, namespaces)) and not also_unread:
+    if (unread := await require_free(reached(session), run or session.run, namespaces)) and not also_unread:
         raise unread
 
 
@@ -352,9 +283,9 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
         return ended
     movement, departure = required_movement(session.run), departure_of(session.run)
     try:
-        arrival = await look_arrived(*_sides(session), movement.namespaces, departure)
+        arrival = await look_arrived(*sides_of(session), movement.namespaces, departure, present_before(session))
     except FleetError as error:
-        if not session.conf["skip_positions"] and await _answers(session):
+        if not session.conf["skip_positions"] and await answers(session):
             # One topic that cannot be read is not everybody gone.
             if isinstance(error, Unavailable):
                 return NotYet(str(error))
@@ -407,14 +338,15 @@ def validate_return(conf: JsonObject) -> None:
     from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
     from pulsar_fleet.ledger.run import Run
 
-    _require_one_of(conf)
+    require_one_of(conf)
     run = Run.open(conf["run"])
     recorded = run.ledger.run(run.id)
     if recorded is None:
-        raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page does, DAG/run id.")
-    if recorded.procedure not in (MOVE.name, RETURN.name, _MIGRATION):
+        raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page and pulsar-fleet runs do.")
+    if recorded.procedure not in (MOVE.name, RETURN.name, _MIGRATION, _FAILOVER):
         raise InvalidRequest(
-            f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name}, {RETURN.name} or {_MIGRATION}."
+            f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name}, {RETURN.name}, {_MIGRATION} or "
+            f"{_FAILOVER}."
         )
     movement = find_movement(run)
     if movement is None or not ConnectionDocuments.open().has_moved(movement.group, run.id):
@@ -451,15 +383,19 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     planned: Planned[Any] = described(run) if is_planned(run) else Planned(plan=None, findings=(), headline="", text="")
     step = next((name for name in (_MOVE, _RETURN) if has_ended(run, name)), "")
     carried = result_of(run, step, CarriedPositions) if step else None
-    said = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
+    steps = [str(run.stored(f"steps/{name}.json")) for name in (step, _ARRIVED) if name and has_ended(run, name)]
     positions = [f"* {line}" for line in carried.lines(movement.target)] if carried and movement else []
     documents = ConnectionDocuments.open()
     moved = movement is not None and documents.has_moved(movement.group, run.id)
     published = documents.current(movement.group) if movement and moved else None
     elsewhere = published is not None and published.run != run.id
+    back = command_line(RETURN.word, run.id) if moved and not elsewhere else ""
+    said = [*([f"Lead them back: `{back}`"] if back else ()), *steps]
+    if movement and (later := left_behind_text(run, movement)):
+        said.append(f"{later[0].upper()}{later[1:]}")
     if elsewhere and published:
         said.append(f"Since then {published.text()}.")
-    if moved and not elsewhere and movement and "group" in conf:
+    if back and movement and "group" in conf:
         names = [part for name in movement.namespaces for part in ("--namespaces", str(name))]
         ends = command_line("migrate", conf["origin"], conf["target"], *names)
         said.append(f"They can return until a migration of these namespaces completes the move, such as: `{ends}`")
@@ -475,7 +411,6 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         approval=read_approval(run),
         failed=failed,
     )
-    back = (command_line(RETURN.word, run.id),) if moved and not elsewhere else ()
     document: JsonObject = {
         "movement": movement.to_json() if movement else None,
         "positions": carried.to_json() if carried else None,
@@ -486,8 +421,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
         text=report.markdown(),
         document=document,
         ended=Ended.DIFFERENT if elsewhere else Ended.DONE,
-        commands=() if failed else back,
-        undo=back,
+        commands=(back,) if back and not failed else (),
+        undo=(back,) if back else (),
     )
 
 
@@ -500,11 +435,6 @@ def _moved(session: Session) -> Run:
 
 async def _names(session: Session) -> tuple[str, str]:
     return await session.clusters["origin"].cluster_name(), await session.clusters["target"].cluster_name()
-
-
-def _sides(session: Session) -> tuple[ClusterConnection, ClusterConnection]:
-    (origin,), (target,) = (session.connections[name] for name in ("origin", "target"))
-    return origin, target
 
 
 def _require_moved_by(documents: ConnectionDocuments, movement: Movement, run_id: str) -> None:

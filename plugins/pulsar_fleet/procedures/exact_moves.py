@@ -10,17 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pulsar_fleet.cluster.text import command_line, counted, listed
-from pulsar_fleet.procedures.moving_clients import require_carried
+from pulsar_fleet.procedures.moving_clients import (
+    answers,
+    keep_clients,
+    present_before,
+    publish,
+    published_text,
+    reached,
+    require_carried,
+    sides_of,
+)
+from pulsar_fleet.procedures.procedure import Done
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
-    from pulsar_fleet.clients.store import Publication
+    from pulsar_fleet.clients.store import ConnectionDocuments, Publication
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -76,6 +86,22 @@ class Led:
         return " ".join(parts)
 
 
+def is_exact(conf: JsonObject) -> bool:
+    """Whether nothing may be delivered twice; not in runs of an earlier release, which have no such setting."""
+    return bool(conf.get("exact"))
+
+
+def require_one_of(conf: JsonObject) -> None:
+    """Refuse to deliver nothing twice without positions."""
+    from pulsar_fleet.cluster.errors import InvalidRequest
+
+    if is_exact(conf) and conf["skip_positions"]:
+        raise InvalidRequest(
+            "'exact' delivers nothing twice, and 'skip_positions' moves clients without their positions: set one of "
+            "both. Nothing was changed."
+        )
+
+
 async def require_holds(origin: AdminClient) -> None:
     """Refuse brokers whose producers cannot be held, or with which some messages came twice (measured: 3.0.7)."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -87,6 +113,65 @@ async def require_holds(origin: AdminClient) -> None:
             f"{origin.connection.name} runs Pulsar {version}, and its producers cannot be held so that nothing is "
             "delivered twice: 'exact' needs 4.0.10, 4.2.1 or later. Start a run without it. No client was moved."
         )
+
+
+async def begin_again(session: Session, movement: Movement, *, is_gone: bool = False) -> None:
+    """Release what an earlier try of this run has left held, and its lease.
+
+    :param is_gone: the cluster that clients leave does not answer.
+    """
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.migration.prepare.lease import release, require_own
+    from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+
+    sides, run = reached(session), session.run
+    await require_own(sides, run)
+    if not is_gone:
+        origin = session.clusters["origin"]
+        records = _records(await _policies(origin, movement.namespaces))
+        if own := {name: record for name, record in records.items() if record.run == run.id}:
+            await _release(run, origin, OriginalSettings.recorded(own))
+    with suppress(*((FleetError,) if is_gone else ())):
+        await release(sides, run)
+
+
+async def lead_leased(session: Session, movement: Movement, documents: ConnectionDocuments, expected: int) -> Done:
+    """As `lead_held`, under a lease of its own: no other run sets these cursors meanwhile."""
+    from pulsar_fleet.migration.clusters import Sides
+    from pulsar_fleet.migration.prepare.lease import held, release
+
+    sides, run = Sides(*sides_of(session)), session.run
+
+    async def lead(clients: tuple[ConnectedClient, ...]) -> Publication:
+        keep_clients(run, clients)
+        return publish(run, session.conf["why"], documents, movement, expected)
+
+    async with held(sides, run, movement.namespaces, gives_up=False):
+        try:
+            led = await lead_held(session, sides, movement, lead)
+        finally:
+            # While producers are held the lease says so: `restore` and `watch_overrides` look for it.
+            if not await _is_held(run, session.clusters["origin"], movement.namespaces):
+                await release(sides, run)
+    return Done(f"{published_text(led.made, documents)} {led.text()}", led.carried)
+
+
+async def return_held(
+    session: Session, movement: Movement, documents: ConnectionDocuments, expected: int
+) -> Done | None:
+    """As `lead_leased`; None where the cluster that they leave has died before they were led."""
+    from pulsar_fleet.cluster.errors import FleetError
+    from pulsar_fleet.migration.prepare.lease import release
+
+    try:
+        return await lead_leased(session, movement, documents, expected)
+    except FleetError as error:
+        if documents.newest(movement.group) != expected or await answers(session):
+            raise
+        log.warning("Producers are not held: %s", error)
+    with suppress(FleetError):
+        await release(reached(session), session.run)
+    return None
 
 
 async def lead_held(
@@ -101,15 +186,15 @@ async def lead_held(
     :param sides: the cluster that clients leave first.
     :param lead: publishes; gets who is connected to the cluster that they leave.
     :param original: of a run that has recorded and keeps what it overrides; None: recorded, and restored in the end.
-    :raises PreconditionFailed: something else is overridden there, or nothing came to rest in time. Producers were
-        released and nobody was moved. Or, after the publication: they may still be held, as the message says.
+    :raises PreconditionFailed: nothing came to rest in time, or a topic has no link: producers were released, and
+        nobody was moved. Or, after the publication: they may still be held, as the message says.
     """
     from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
     from pulsar_fleet.replication.failover.client_move import carrying, connected
 
     made = None
     try:
-        async with carrying(sides.blue, sides.green, movement.namespaces) as carrier:
+        async with carrying(sides.blue, sides.green, movement.namespaces, present_before(session)) as carrier:
             await require_holds(carrier.origin)
             carried, _ = await carrier.carry()
             require_carried(session.conf, carried)
@@ -117,9 +202,7 @@ async def lead_held(
             before = await connected(carrier.target, carrier.topics)
             async with _held(session.run, carrier.origin, movement, original) as (throttles, began):
                 unacknowledged, carried, clients = await _come_to_rest(session, carrier, movement, linked)
-                for throttle in throttles:
-                    throttle.require_held()
-                await _require_throttled(carrier.origin, movement)
+                await asyncio.gather(*(throttle.require_held() for throttle in throttles))
                 made = await lead(clients)
                 late = await _wait_come(carrier.target, carrier.topics, clients, before)
                 seconds = time.monotonic() - began
@@ -153,16 +236,11 @@ async def _held(
 
 @asynccontextmanager
 async def _recorded(run: Run, origin: AdminClient, movement: Movement) -> AsyncIterator[OriginalSettings]:
-    """What is overridden, recorded on the cluster; restored when the block has ended.
-
-    Under the lease no other run lives: what a dead one has left overridden is restored with it.
-    """
+    """What is overridden, recorded on the cluster; restored when the block has ended."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.cluster.runs.overrides import is_throttle
     from pulsar_fleet.migration.prepare.freeze import read_original_settings, record_overrides
-    from pulsar_fleet.migration.prepare.restore import restore_original_settings
 
-    await release_producers(run, origin, movement.namespaces)
     original = await read_original_settings(origin, movement.namespaces, movement.target)
     lists = {str(name): (await origin.namespace(name) or {})["replication_clusters"] for name in movement.namespaces}
     # Tenants and lists stay as they are: nobody may take it for the end of this run that they become shorter.
@@ -177,22 +255,18 @@ async def _recorded(run: Run, origin: AdminClient, movement: Movement) -> AsyncI
             await record_overrides(origin, run, name, original)
         yield original
     finally:
-        await restore_original_settings(origin, run.id, original, brokers=False, replicates=True)
+        await _release(run, origin, original)
 
 
-async def release_producers(run: Run, origin: AdminClient, namespaces: Sequence[NamespaceName]) -> None:
-    """Release what an earlier try of this run has left held. A call for each namespace."""
-    from pulsar_fleet.migration.prepare.overrides import OriginalSettings
+async def _release(run: Run, origin: AdminClient, original: OriginalSettings) -> None:
+    """Release the producers of these namespaces."""
     from pulsar_fleet.migration.prepare.restore import restore_original_settings
 
-    records = await _records(origin, namespaces)
-    if own := {name: record for name, record in records.items() if record.run == run.id}:
-        original = OriginalSettings.recorded(own)
-        await restore_original_settings(origin, run.id, original, brokers=False, replicates=True)
+    await restore_original_settings(origin, run.id, original, brokers=False, replicates=True)
 
 
-async def release_rates(admin: AdminClient, namespaces: Sequence[NamespaceName], run_id: str) -> None:
-    """Lift what a run has left held on a cluster to which clients return; its other overrides stay.
+async def release_rates(admin: AdminClient, namespaces: Sequence[NamespaceName], run_id: str = "") -> None:
+    """Lift what a run has left held on a cluster to which clients are led; its other overrides stay.
 
     :raises PreconditionFailed: a namespace is still held: nobody could publish there.
     """
@@ -200,12 +274,13 @@ async def release_rates(admin: AdminClient, namespaces: Sequence[NamespaceName],
     from pulsar_fleet.cluster.runs.overrides import is_throttle
     from pulsar_fleet.migration.prepare.overrides import OriginalSettings, restore_publish_rates
 
-    records = await _records(admin, namespaces)
+    policies, own = await _policies(admin, namespaces), await admin.cluster_name()
+    records = _records(policies)
     for name in namespaces:
         record = records.get(str(name))
         if record and record.run == run_id:
             await restore_publish_rates(admin, name, OriginalSettings.recorded({str(name): record}))
-        if is_throttle(await _rate(admin, name)):
+        elif is_throttle((policies[str(name)].get("publishMaxMessageRate") or {}).get(own)):
             held = command_line("restore", admin.connection.argument, "--namespaces", str(name))
             raise PreconditionFailed(
                 f"The producers of {name} are held on {admin.connection.name}"
@@ -214,40 +289,26 @@ async def release_rates(admin: AdminClient, namespaces: Sequence[NamespaceName],
             )
 
 
-async def _records(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> dict[str, NamespaceOverrides]:
+async def _policies(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> dict[str, JsonObject]:
+    return {str(name): await admin.namespace(name) or {} for name in namespaces}
+
+
+def _records(policies: Mapping[str, JsonObject]) -> dict[str, NamespaceOverrides]:
     from pulsar_fleet.cluster.runs.overrides import overrides_in
 
-    found = {str(name): overrides_in(await admin.namespace(name) or {}) for name in namespaces}
-    return {name: record for name, record in found.items() if record}
+    records = ((name, overrides_in(document)) for name, document in policies.items())
+    return {name: record for name, record in records if record}
 
 
-async def is_held(run: Run, origin: AdminClient, namespaces: Sequence[NamespaceName]) -> bool:
+async def _is_held(run: Run, origin: AdminClient, namespaces: Sequence[NamespaceName]) -> bool:
     """Whether this run still has a record there; True where that cannot be read."""
     from pulsar_fleet.cluster.errors import FleetError
 
     try:
-        return any(record.run == run.id for record in (await _records(origin, namespaces)).values())
+        return any(record.run == run.id for record in _records(await _policies(origin, namespaces)).values())
     except FleetError as error:
         log.warning("%s", error)
         return True
-
-
-async def _rate(admin: AdminClient, name: NamespaceName) -> JsonObject | None:
-    rate: JsonObject | None = await admin.get(f"/namespaces/{name.path}/publishRate")
-    return rate
-
-
-async def _require_throttled(origin: AdminClient, movement: Movement) -> None:
-    """Refuse to publish where somebody else has released the producers meanwhile."""
-    from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.cluster.runs.overrides import is_throttle
-
-    for name in movement.namespaces:
-        if not is_throttle(await _rate(origin, name)):
-            raise PreconditionFailed(
-                f"Somebody has changed the publish rate of {name} on {movement.origin}, which held its producers. No "
-                "client was moved: clear this task."
-            )
 
 
 async def _linked(carrier: Carrier, movement: Movement) -> tuple[TopicName, ...]:

@@ -19,20 +19,55 @@ if TYPE_CHECKING:
     from pulsar_fleet.clients.store import ConnectionDocuments, Publication
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.cluster.names import NamespaceName, TopicName
     from pulsar_fleet.cluster.statistics import ConnectedClient
     from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.model import Move, Moves
     from pulsar_fleet.migration.procedure import Failback, Migration
     from pulsar_fleet.replication.failover.carry import CarriedPositions
     from pulsar_fleet.replication.failover.client_move import Arrival, Departure, Movement
 
 _MOST = 5
+_REACH_SECONDS = 3.0
+"""How long a cluster that clients leave may not answer before they are led away without it."""
 _CLUSTERS = "replication_clusters"
 HOLDS = (
     "exact: producers on {origin} wait in their clients while the last positions are carried and until they have read "
     "the document, some seconds"
 )
+
+
+def sides_of(session: Session) -> tuple[ClusterConnection, ClusterConnection]:
+    """The cluster that clients leave, and the one that they move to."""
+    (origin,), (target,) = (session.connections[name] for name in ("origin", "target"))
+    return origin, target
+
+
+def reached(session: Session) -> Sides:
+    """Both, for calls that do not wait for a cluster which is gone."""
+    from pulsar_fleet.migration.clusters import Sides
+
+    return Sides(*sides_of(session), retry_seconds=_REACH_SECONDS)
+
+
+async def origin_name(session: Session) -> str | None:
+    """The own name of the cluster that clients leave, empty where it tells nobody; None where it does not answer."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.errors import FleetError, Unavailable
+
+    try:
+        async with AdminClient(sides_of(session)[0], retry_seconds=_REACH_SECONDS) as admin:
+            return await admin.cluster_name()
+    except Unavailable:
+        return None
+    except FleetError:
+        return ""
+
+
+async def answers(session: Session) -> bool:
+    """Whether the cluster that clients leave answers at all, also with a refusal."""
+    return await origin_name(session) is not None
 
 
 def asked(conf: JsonObject) -> ConnectionDocument:
@@ -190,11 +225,46 @@ def publish(
     )
 
 
+async def note_left_behind(session: Session, movement: Movement) -> None:
+    """Store where the target's topics end, so that what the cluster that is gone still has can be named afterwards."""
+    from pulsar_fleet.replication.failover.client_move import topics_of
+    from pulsar_fleet.replication.failover.late import LEFT_BEHIND, read_ends
+
+    target, run = session.clusters["target"], session.run
+    behind = await read_ends(target, movement.origin, await topics_of(target, movement.namespaces))
+    run.artefacts.write_json(run.id, LEFT_BEHIND, behind.to_json())
+
+
+def present_before(session: Session) -> Mapping[TopicName, Collection[str]] | None:
+    """Topic → the subscriptions that the cluster which clients leave had when they were led there without the other.
+
+    None where they came with their positions: then every one is carried back.
+    """
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.replication.failover.late import LEFT_BEHIND, LeftBehind
+
+    if not (taken_back := session.conf.get("run")):
+        return None
+    stored = Run(taken_back, session.run.ledger, session.run.artefacts).stored(LEFT_BEHIND)
+    return LeftBehind.from_json(stored).subscriptions if stored else None
+
+
+def left_behind_text(run: Run, movement: Movement) -> str:
+    """How to find out what was left behind, as a step of the report; empty where nothing was."""
+    from pulsar_fleet.replication.failover.late import LEFT_BEHIND
+
+    if not run.stored(LEFT_BEHIND):
+        return ""
+    late = command_line("late-messages", run.id)
+    return f"when {movement.origin} is back, see which messages it had not replicated, and which came late: `{late}`"
+
+
 def published_text(made: Publication, documents: ConnectionDocuments) -> str:
     """Where the clients are led, for the log."""
     return (
         f"The clients of {made.group} are led to {made.cluster}, {made.document.service_url} (version {made.version} "
-        f"in {documents.folder}). An application that starts while it cannot read begins at its default: change it."
+        f"in {documents.folder}). Change the default of the applications to that address: a Java client begins there "
+        "at every start, others while they cannot read the document."
     )
 
 
@@ -232,7 +302,7 @@ async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list
     """
     from pulsar_fleet.cluster.errors import FleetError
     from pulsar_fleet.migration.repoint.both_ways import begun_back
-    from pulsar_fleet.procedures.exact_moves import require_holds
+    from pulsar_fleet.procedures.exact_moves import is_exact, require_holds
     from pulsar_fleet.replication.failover.client_move import connected
     from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
 
@@ -249,7 +319,7 @@ async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list
         f"{movement.group}: {movement.before.service_url} → {movement.document.service_url}",
         f"{counted(len(clients), 'client')} on {movement.origin} now",
     ]
-    if conf.get("exact"):
+    if is_exact(conf):
         await require_holds(blue)
         lines.append(HOLDS.format(origin=movement.origin))
     risks = shared_client_risks(conf, movement.group, clients, elsewhere, unread)
@@ -291,7 +361,7 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
     from pulsar_fleet.migration.prepare.lease import held, release, renew
     from pulsar_fleet.migration.prepare.overrides import restore_publish_rates
     from pulsar_fleet.migration.repoint.both_ways import replicate_back, set_reserved
-    from pulsar_fleet.procedures.exact_moves import lead_held
+    from pulsar_fleet.procedures.exact_moves import is_exact, lead_held
     from pulsar_fleet.replication.failover.client_move import carry
 
     run, sides, moves = session.run, migration.sides, migration.moves
@@ -317,7 +387,7 @@ async def lead_clients(session: Session, migration: Migration) -> Done | str:
         async with held(sides, run, movement.namespaces):
             await replicate_back(sides, run, moves)
             await set_reserved(sides, run, moves)
-            if session.conf.get("exact"):
+            if is_exact(session.conf):
                 original = find_original_settings(run)
                 assert original is not None, "freeze_blue has stored it"
                 # After a failed attempt nothing may be recorded any more, or producers may be held.

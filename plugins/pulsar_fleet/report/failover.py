@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.replication.failover.forecast import Agreement
@@ -13,13 +13,18 @@ from pulsar_fleet.report.failure import failure_details, failure_line, failure_t
 from pulsar_fleet.report.page import approval_text
 
 
-def failover_report(records: FailoverRecords, approval: JsonObject | None, failed: Mapping[str, str]) -> Report:
-    """Who approved and the outcome of each subscription; the preparation and the forecasts as details."""
+def failover_report(
+    records: FailoverRecords, approval: JsonObject | None, failed: Mapping[str, str], then: Sequence[str] = ()
+) -> Report:
+    """Who approved and the outcome of each subscription; the preparation and the forecasts as details.
+
+    :param then: what to do later, of a run that has led clients.
+    """
     announced, forecast = records.announced, records.forecast if records.prepared else None
     return Report(
         outcome=_outcome(records, failed),
         headline=_headline(records, failed),
-        to_do=_to_do(records, failed),
+        to_do=(*_to_do(records, failed), *then),
         body=texts(
             failure_details(failed).strip(),
             approval_text(approval),

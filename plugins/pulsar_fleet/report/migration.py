@@ -318,7 +318,8 @@ def _next_steps(run: Run, moves: Moves | None, phases: Sequence[RecordedPhase]) 
     first = (
         f"configure the applications with {moves.green}; {moves.blue} redirects clients until then: leave it running."
         if redirecting
-        else f"{moves.blue} refuses producers of these topics, and redirects no client."
+        else f"{moves.blue} refuses producers of these topics, and redirects no client: change the default address of "
+        f"every application to {moves.green} before it is restarted."
     )
     return (
         first,

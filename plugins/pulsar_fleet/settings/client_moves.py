@@ -5,7 +5,6 @@ from __future__ import annotations
 from pulsar_fleet.settings.setting import setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces
 
-# Airflow's form does not start a run while a text that may not be null is empty.
 EXACT = setting(
     False,
     type="boolean",
@@ -14,6 +13,7 @@ EXACT = setting(
     "some seconds, and what is acknowledged is not delivered again. Of an application whose producers and consumers "
     "share a client, acknowledgments that are on their way then are.",
 )
+# Airflow's form does not start a run while a text that may not be null is empty.
 _ARRIVAL = {
     "exact": EXACT,
     "arrival_minutes": setting(

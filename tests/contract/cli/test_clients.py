@@ -8,12 +8,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pulsar
 import pytest
 from tests.support.live_application import LiveApplication
 from tests.support.replication import know_each_other, replicate, wait_linked
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.clients.document import TOKEN_PLUGIN
+from pulsar_fleet.clients.provider import DocumentProvider
 from pulsar_fleet.clients.store import ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -74,6 +76,51 @@ async def test_live_applications_move_there_and_back_and_lose_nothing(
     assert {run.state for run in asked} == {"succeeded"}
     shown = shell.run("clients", "show", "orders")
     assert (shown.state, "version 3" in shown.out) == (DONE, True)
+
+
+async def test_clients_stay_where_they_are_whatever_happens_to_the_files(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    served: str,
+) -> None:
+    topic = await replicated_both_ways(on_blue, on_green, new_namespace())
+    for side, words in zip(shell.sides, (("--new",), ()), strict=True):
+        assert shell.run("clients", "set", "orders", side, *words, "--yes").state == DONE
+    folder = Path(documents.folder)
+    file, record = folder / "orders.json", folder / "orders" / "published.json"
+    contents = {path: path.read_text() for path in (file, record)}
+    reader = pulsar.Client(DocumentProvider(file.as_uri(), poll_seconds=0.1))
+    producer = await asyncio.to_thread(reader.create_producer, str(topic))
+    with LiveApplication(f"{served}/orders", topic).running() as live:
+
+        async def go_on() -> None:
+            # Several reads of the document later.
+            await live.publish_more(60)
+            await asyncio.to_thread(producer.send, b"of the file")
+            assert [
+                one for one in (await on_blue.stats(topic))["publishers"] if "repl" not in one["producerName"]
+            ] == []
+
+        # Cut, empty, an address that no client understands, away.
+        for text in (contents[file][:20], "", '{"serviceUrl": "http://green:8080"}', None):
+            file.unlink() if text is None else file.write_text(text)
+            await go_on()
+        # An old one leads who reads the file; Airflow's server does not have it.
+        await asyncio.to_thread(reader.close)
+        file.write_text(json.dumps({"serviceUrl": on_blue.connection.service_url}))
+        await live.publish_more(60)
+        record.write_text(contents[record][:40])
+        await live.publish_more(60)
+        folder.rename(folder.with_name("away"))
+        await live.publish_more(60)
+        assert (await on_green.stats(topic))["subscriptions"]["application"]["consumers"]
+        folder.with_name("away").rename(folder)
+        record.write_text(contents[record])
+    assert live.lost == set()
+    assert shell.run("clients", "show", "orders").state == DIFFERENT
 
 
 PROGRAM = Path(__file__).with_name("Followed.java")

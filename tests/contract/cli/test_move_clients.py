@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pulsar
+import pytest
 from tests.support.live_application import LiveApplication, make_linked_topic
 from tests.support.shell import Shell
 
 from pulsar_fleet.clients.document import ConnectionDocument
-from pulsar_fleet.clients.store import ConnectionDocuments
+from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
+PAGE = Path(__file__).parents[3] / "docs" / "move_clients.md"
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 4
 
 
@@ -101,7 +108,8 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
     names = [await on_blue.cluster_name(), await on_green.cluster_name()]
     await on_green.post(f"/namespaces/{namespace.path}/replication", names[1:])
     state, said = await asyncio.to_thread(move, "--yes", "--accept-shared-clients")
-    assert (state, "would not come back. Run replicate_namespaces" in said) == (REFUSED, True), said
+    advice = f"first: pulsar-fleet replicate {blue} {green} --namespaces {namespace}"
+    assert (state, advice in said) == (REFUSED, True), said
     for words, status, text in (
         (("--group", "Orders"), USAGE, "is not a name of a group"),
         (("--service-url", "http://green:8080"), USAGE, "is not a service URL"),
@@ -110,6 +118,46 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
         assert (state, text in said) == (status, True), said
     assert documents.newest("orders") == 1
     assert (await on_green.stats(topic))["subscriptions"] == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_the_commands_of_the_page_move_an_application_and_lead_it_back(shell: Shell, tmp_path: Path) -> None:
+    prepare, move = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    environment = {**shell.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment.pop(CLIENTS_VARIABLE, None)
+
+    def run(text: str) -> str:
+        said = subprocess.run(
+            ["bash", "-ec", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        )
+        assert said.returncode == 0, f"{said.stdout}{said.stderr}"
+        return said.stdout
+
+    try:
+        # Of the sandbox the ports are known when it has begun; the shell that asks is none of a person.
+        begin, setup = prepare.split("BLUE=", 1)
+        run(begin.replace(". .venv/bin/activate\n", ""))
+        status = json.loads(run("pulsar-fleet sandbox status --folder sandbox --json"))["clusters"]
+        addresses = [cluster["admin_urls"][0] for cluster in status]
+        named = "BLUE={} GREEN={}\n".format(*addresses)
+        lines = [line for line in setup.splitlines()[1:] if "http.server" not in line]
+        run(named + "\n".join(lines).replace("--new", "--new --yes"))
+        topic = TopicName(NamespaceName("acme", "orders"), "events")
+        with LiveApplication(tmp_path / "documents" / "orders.json", topic).running() as live:
+            await live.publish_more(100)
+            replicate, to_green, back = (line.split("    #")[0] for line in move.splitlines()[:3])
+            documents = f"export PULSAR_FLEET_CLIENTS=$PWD/documents\n{named}"
+            await asyncio.to_thread(run, f"{documents}{replicate} --yes")
+            moved = await asyncio.to_thread(run, f"{documents}{to_green} --yes")
+            await live.publish_more(100)
+            (printed,) = {*re.findall(r"pulsar-fleet return-clients \S+(?=`)", moved)}
+            assert printed.split()[:2] == back.split()[:2]
+            await asyncio.to_thread(run, f"{documents}{printed} --yes")
+            await live.publish_more(100)
+        assert live.lost == set()
+    finally:
+        run("pulsar-fleet sandbox down --folder sandbox")
 
 
 async def unread(connection: ClusterConnection, topic: TopicName, subscription: str) -> set[bytes]:

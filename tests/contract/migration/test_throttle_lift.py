@@ -1,4 +1,4 @@
-"""Producers stay throttled until blue has closed them: it stores the termination before that, and refuses publishes."""
+"""Producers stay throttled until blue has closed them, and nobody may lift that unseen."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import pulsar
 import pytest
 from tests.contract.migration.test_cursor_transfer import make
 from tests.support.proxy import Proxy
+from tests.support.replication import make_alone
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.prepare.freeze import read_original_settings
+from pulsar_fleet.migration.prepare.overrides import Throttle, publish_rate
 from pulsar_fleet.migration.steps import cut_over, restore_blue
 from pulsar_sandbox import Sandbox
 
@@ -75,3 +79,21 @@ async def test_the_throttle_is_lifted_when_blue_has_closed_the_producers(
     result = carried.document("cut-over.json")[str(topic.namespace)]
     assert stopping.producers == [0]
     assert (result["late"], result["duplicates"]) == ({str(topic): 1}, {str(topic): 1})
+
+
+async def test_a_rate_that_somebody_sets_meanwhile_stops_the_step_and_stays(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    await make_alone(on_blue, namespace)
+    original = await read_original_settings(on_blue, [namespace], "green")
+    theirs = {"publishThrottlingRateInMsg": 700, "publishThrottlingRateInByte": -1}
+    async with Throttle(on_blue, namespace, original) as throttle:
+        # Of a namespace without a producer nothing was throttled.
+        await throttle.require_held()
+        await throttle.apply()
+        await throttle.require_held()
+        await on_blue.post(f"/namespaces/{namespace.path}/publishRate", theirs)
+        with pytest.raises(PreconditionFailed, match="Somebody has set the publish rate"):
+            await throttle.require_held()
+    assert await publish_rate(on_blue, namespace) == theirs

@@ -97,3 +97,4 @@ def test_a_document_is_followed_by_hosts_that_read_it(host: str, version: str, b
     followed = followed_by([first, other], "orders", {"10.2.0.17", "::1"})
     assert (followed.by_all, str(other) in followed.why) == (by_all, not by_all)
     assert not followed_by([first, other], "orders", ()).by_all
+    assert not followed_by([], "orders", {"10.2.0.17"}).by_all

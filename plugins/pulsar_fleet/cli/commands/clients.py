@@ -206,8 +206,8 @@ def _published(made: Publication, folder: str, *, first: bool) -> str:
     kind = _WITH_TLS if made.document.uses_tls else "pulsar://"
     lines = [
         f"{_line(made)}, in {folder}",
-        f"An application that starts while it cannot read the document begins at its own default: change that to {url} "
-        "before you restart one. Java clients begin there at every start, for one interval.",
+        f"Change the default of the applications to {url} before you restart one: a Java client begins there at every "
+        "start, others while they cannot read the document.",
         f"Java clients whose default is no {kind} address cannot follow it: restart them with one." if first else "",
     ]
     return "\n".join(filter(None, lines))

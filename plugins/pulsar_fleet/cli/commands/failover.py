@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_fleet.cli.clusters import ReachedCluster, named_cluster, parse_selection, reach
+from pulsar_fleet.cli.clusters import ReachedCluster, named_cluster, parse_selection, reach, require_cluster
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, DryRun, Select, Yes
 from pulsar_fleet.cli.runs import recorded_run
@@ -16,8 +16,11 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailabl
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.procedures.client_moves import clusters_of_return, is_exchanged
+from pulsar_fleet.procedures.moving_clients import required_movement
 from pulsar_fleet.replication.failover import steps
 from pulsar_fleet.replication.failover.forecast import Agreement, FailoverOutcome, Forecast
+from pulsar_fleet.replication.failover.late import LEFT_BEHIND, LateEntries, LeftBehind, read_late
 from pulsar_fleet.replication.failover.report import (
     Addresses,
     forecast_commands,
@@ -33,6 +36,8 @@ Origin = Annotated[
 Target = Annotated[
     str, typer.Argument(metavar="TO", help="The cluster that they connect to: admin URL or Airflow connection id.")
 ]
+
+_MOST_LATE = 20
 
 _STATES = {
     Agreement.AS_PREDICTED: ExitState.DONE,
@@ -114,6 +119,44 @@ def failover_outcome(
     addresses = Addresses(origin=origin, target=target, run=run.id)
     terminal.say(outcome_text(outcome, addresses), *outcome_commands(outcome, addresses))
     terminal.finish({"run": run.id, "agreement": outcome.agreement, **outcome.to_json()}, _outcome_state(outcome))
+
+
+def late_messages(
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="The fail-over or return that led clients away from a dead cluster.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Name what a cluster had not replicated when clients were led away without it, and which came since.
+
+    Changes nothing. Exits with 3 if messages came late, with 6 if the cluster may have more.
+    """
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        run = Run.open(run_id)
+        recorded, stored = run.ledger.run(run.id), run.stored(LEFT_BEHIND)
+        if recorded is None or not stored:
+            raise NotFound(
+                f"The run {run_id!r} has led no clients away from a cluster that did not answer. See: pulsar-fleet runs"
+            )
+        behind, conf, places = LeftBehind.from_json(stored), recorded.conf, [Side.SOURCE, Side.TARGET]
+        if not conf.get("origin"):
+            # A return names the run that it takes back.
+            conf, places = clusters_of_return(conf), places[:: -1 if is_exchanged(conf) else 1]
+        origin, target = (
+            named_cluster(conf[name], side) for name, side in zip(("origin", "target"), places, strict=True)
+        )
+        with terminal.status(f"Reading {behind.target}"):
+            late = run_interruptibly(_read_late(run, origin, target, behind))
+    terminal.say(late.text(_MOST_LATE))
+    state = ExitState.DONE if not late.messages else ExitState.DIFFERENT
+    terminal.finish({"run": run.id, **late.to_json()}, state if late.is_complete else ExitState.INCONCLUSIVE)
+
+
+async def _read_late(run: Run, origin: ClusterConnection, target: ClusterConnection, behind: LeftBehind) -> LateEntries:
+    reached = await reach(target)
+    require_cluster(reached, behind.target, f"The run {run.id}")
+    return await read_late(origin, reached.connection, behind, required_movement(run).namespaces)
 
 
 def _sides(origin: str, target: str) -> tuple[ClusterConnection, ClusterConnection]:

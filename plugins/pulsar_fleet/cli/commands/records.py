@@ -136,7 +136,8 @@ def _listed(rows: Sequence[RecordedRun]) -> str:
 
 
 def _line(run: RecordedRun) -> str:
-    about = _about(run.conf)
+    about = ["dry run"] if run.conf.get("dry_run") else []
+    about += _about(run.conf)
     return f"{_begun(run)}{f'  {listed(about)}' if about else ''}"
 
 

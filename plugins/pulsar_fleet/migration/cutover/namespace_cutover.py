@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.polling import all_ended
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, byte_throttle
 from pulsar_fleet.cluster.versions import UNTHROTTLES_AT_ONCE
 from pulsar_fleet.links.partition_stats import required_internal_stats
@@ -165,7 +166,7 @@ class NamespaceCutOver:
                 transferred, ends = await self._quiesce_and_transfer(transfer)
                 if transferred:
                     self.checkpoint.store_transfers(transferred)
-                throttle.require_held()
+                await throttle.require_held()
             if cluster_flag:
                 await cluster_flag.set(throttle.require_held)
             else:
@@ -241,9 +242,7 @@ class NamespaceCutOver:
 
         transfers = [set_cursors(transfer, topic) for topic in self.unterminated] if transfer else []
         # All end before an error is raised: the caller closes the clients after it.
-        results = await asyncio.gather(quiesce(), *transfers, return_exceptions=True)
-        for error in filter(None, results):
-            raise error
+        await all_ended(quiesce(), *transfers)
         return transferred, ends
 
     async def _quiesce(self) -> Mapping[TopicName, Position]:

@@ -42,7 +42,7 @@ class ClusterFlag:
 
     def __init__(self, blue: AdminClient, moves: Sequence[Move], redirect: Redirect, *, waiting: int) -> None:
         self._blue, self._moves, self._redirect, self._waiting = blue, moves, redirect, waiting
-        self._held: list[Callable[[], None]] = []
+        self._held: list[Callable[[], Awaitable[None]]] = []
         self._is_set = asyncio.Event()
 
     async def require_all(self) -> None:
@@ -57,7 +57,7 @@ class ClusterFlag:
                 cluster=self._blue.connection.name,
             )
 
-    async def set(self, require_held: Callable[[], None]) -> None:
+    async def set(self, require_held: Callable[[], Awaitable[None]]) -> None:
         """Wait until every namespace has come here, then set the flag, unless an earlier attempt did.
 
         :param require_held: raises an error if the producers of the namespace are not throttled any more.
@@ -66,8 +66,7 @@ class ClusterFlag:
         if len(self._held) == self._waiting:
             if not await redirects_every_topic(self._blue):
                 await self.require_all()
-                for require in self._held:
-                    require()
+                await asyncio.gather(*(require() for require in self._held))
                 await set_cluster_flag(self._blue, self._redirect, migrated=True)
             self._is_set.set()
         await self._is_set.wait()

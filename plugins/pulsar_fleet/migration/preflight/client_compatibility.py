@@ -251,7 +251,9 @@ def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collectio
     :param hosts: that have read it lately. Of several applications on one host it is not known which one does.
     """
     if not hosts:
-        return Followed(False, f"no host has read the document of {group} from Airflow's server in the last minute")
+        return Followed(False, f"no host has read the document of {group} from Airflow's server lately")
+    if not clients:
+        return Followed(False, f"no client is connected, so nobody knows who follows the document of {group}")
     number = counted(len(clients), "client")
     if others := [one for one in clients if one.host not in hosts or not can_follow_document(one.version)]:
         names = listed(dict.fromkeys(map(str, others)), _MOST)

@@ -150,9 +150,10 @@ def _with_documents(surveyed: Survey, expected: Expectations) -> Survey:
 def _followed(view: View) -> Followed | None:
     """Whether every client that is connected to blue reads the document of the run's group, by host and version.
 
-    None where a document has led applications of a namespace to green already: all strategies of a run have one way.
+    None where a document has led applications of a namespace to green already: all strategies of a run have one way;
+    and in a later wave, since a document leads all namespaces of its group at once.
     """
-    if any(facts.led_to_green for facts in view.moving):
+    if view.expected.continues or any(facts.led_to_green for facts in view.moving):
         return None
     group, documents = view.expected.group, ConnectionDocuments.open()
     require_led_to(documents, group, view.blue.name)

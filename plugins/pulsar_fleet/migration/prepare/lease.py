@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import ExecutedElsewhere, FleetError, PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.polling import all_ended
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.ledger.run import Run
@@ -183,9 +184,7 @@ async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
 async def release(sides: Sides, run: Run) -> None:
     """Give up the leases of a run on both clusters, also where one does not answer; a second call changes nothing."""
     async with sides.open() as admins:
-        results = await asyncio.gather(*(_leave(admin, lease_of(run)) for admin in admins), return_exceptions=True)
-    for error in filter(None, results):
-        raise error
+        await all_ended(*(_leave(admin, lease_of(run)) for admin in admins))
 
 
 async def _leave(admin: AdminClient, lease: Lease, names: Collection[str] | None = None) -> None:

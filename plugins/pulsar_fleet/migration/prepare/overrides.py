@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.polling import is_kept
+from pulsar_fleet.cluster.polling import all_ended, is_kept
 from pulsar_fleet.cluster.runs.overrides import (
     QUIESCED_RATE,
     NamespaceOverrides,
@@ -204,10 +204,7 @@ async def throttle_producers(
     """Let each producer of the namespace publish once more and then wait, also on topics that have their own rate."""
     setters = (override(blue, topic, RATE, rate) for topic in original.own_rates(namespace))
     # All end before an error is raised: one that ends later would be lifted by nobody.
-    results = await asyncio.gather(*setters, return_exceptions=True)
-    for error in filter(None, results):
-        if isinstance(error, BaseException):
-            raise error
+    await all_ended(*setters)
     await override(blue, namespace, RATE, rate)
 
 
@@ -230,13 +227,19 @@ class Throttle:
         self._lifting = self._lifting or asyncio.create_task(self._lift())
         await throttle_producers(self._blue, self._namespace, self._original, rate)
 
-    def require_held(self) -> None:
-        """Refuse to go on without the throttle."""
+    async def require_held(self) -> None:
+        """Refuse to go on without the throttle that was applied: lifted by itself, or by somebody else. A call."""
         if self._is_lifted:
             raise PreconditionFailed(
                 f"The producers of {self._namespace} were throttled for {MOST_THROTTLED_SECONDS:.0f} s, which is as "
                 "long as their connections bear, and publish again. Nothing was flagged. Check the write latency of "
                 "the bookies and the replication backlog; then run again.",
+                cluster=self._blue.connection.name,
+            )
+        if self._lifting and not is_throttle(rate := await publish_rate(self._blue, self._namespace)):
+            raise PreconditionFailed(
+                f"Somebody has set the publish rate of {self._namespace}, which held its producers, to {rate}: they "
+                "publish again. Nothing was flagged, and no client was moved. Clear this task.",
                 cluster=self._blue.connection.name,
             )
 
@@ -253,6 +256,12 @@ class Throttle:
         await restore_publish_rates(self._blue, self._namespace, self._original)
 
 
+async def publish_rate(admin: AdminClient, owner: NamespaceName | TopicName) -> JsonObject | None:
+    """The own publish rate of a namespace or topic; None without one."""
+    rate: JsonObject | None = await admin.get(_path(owner, RATE))
+    return rate
+
+
 async def restore_publish_rates(
     blue: AdminClient, namespace: NamespaceName, original: OriginalSettings
 ) -> tuple[str, ...]:
@@ -264,15 +273,9 @@ async def restore_publish_rates(
     if await restore_rate(blue, namespace, original.publish_rates[str(namespace)]):
         restored.append(f"publish rate of {namespace}")
     own = original.own_rates(namespace)
-    results = await asyncio.gather(
-        *(restore_rate(blue, topic, rate) for topic, rate in own.items()), return_exceptions=True
-    )
-    for topic, result in zip(own, results, strict=True):
-        if isinstance(result, BaseException):
-            raise result
-        if result:
-            restored.append(f"publish rate of {topic}")
-    return tuple(restored)
+    results = await all_ended(*(restore_rate(blue, topic, rate) for topic, rate in own.items()))
+    changed = [topic for topic, result in zip(own, results, strict=True) if result]
+    return (*restored, *(f"publish rate of {topic}" for topic in changed))
 
 
 def _path(owner: NamespaceName | TopicName, policy: str) -> str:

@@ -73,7 +73,7 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
                 )
             done = checkpoint.stored_transfers()
             checkpoint.store_transfers({**done, **dict(zip(unterminated, moved, strict=True))})
-            throttle.require_held()
+            await throttle.require_held()
             # All end before an error is raised: with the first terminated partition the run goes on.
             await asyncio.gather(*(terminate(blue, topic) for topic in unterminated), return_exceptions=True)
     terminations = await read_terminations(blue, move)

@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.polling import all_ended
 from pulsar_fleet.cluster.statistics import UNKNOWN_TYPE, TopicStats
 from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.messages.positions import Intervals, Ledgers
@@ -192,14 +193,11 @@ async def forward_once(admin: AdminClient, request: Request, links: Links | None
             return await _forward_link(admin, link, request)
 
     # Every link ends before an error is raised: a part of this pass must not run on beside the next.
-    results = await asyncio.gather(*map(forward, links.links), return_exceptions=True)
     subscriptions: list[SubscriptionResult] = []
     problems = [*links.problems]
-    for of_link in results:
-        if isinstance(of_link, BaseException):
-            raise of_link
-        subscriptions += of_link[0]
-        problems += filter(None, of_link[1:])
+    for results, *problem in await all_ended(*map(forward, links.links)):
+        subscriptions += results
+        problems += filter(None, problem)
     return ForwardingResult(
         cluster=await admin.cluster_name(),
         subscriptions=tuple(subscriptions),

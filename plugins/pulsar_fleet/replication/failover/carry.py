@@ -76,11 +76,13 @@ class CarriedPositions(Document):
 
     :param unknown: topic → why its subscriptions could not be read or set.
     :param one_way: topics that one of both clusters does not replicate to the other.
+    :param stayed: `subscription of topic` whose position is not carried: its client has made it.
     """
 
     cursors: tuple[CarriedCursor, ...] = ()
     unknown: dict[str, str]
     one_way: tuple[str, ...] = ()
+    stayed: tuple[str, ...] = ()
 
     @property
     def absent(self) -> int:
@@ -93,6 +95,11 @@ class CarriedPositions(Document):
         lines = [cursor.text(target) for cursor in ordered[:_MOST]]
         if more := len(ordered) - _MOST:
             lines += [f"… and {counted(more, 'more subscription')}"] if more > 0 else []
+        lines += [
+            f"`{name}` stays on {target} where it was: its client has made it on the other cluster, and may have "
+            "skipped what it had not read. What it read there is delivered again"
+            for name in self.stayed
+        ]
         return [*lines, *(f"`{topic}`: **unknown**: {why}" for topic, why in sorted(self.unknown.items()))]
 
     def after(self, earlier: CarriedPositions | None) -> CarriedPositions:
@@ -105,11 +112,12 @@ class CarriedPositions(Document):
         return replace(self, cursors=tuple(cursors))
 
     def headline(self) -> str:
-        """`5 subscriptions carried, 1 created, 2 set back`."""
+        """`5 subscriptions carried, 1 of them created, 2 set back`."""
         numbers = {
-            "created": sum(cursor.is_new for cursor in self.cursors),
+            "of them created": sum(cursor.is_new for cursor in self.cursors),
             "set back": sum(bool(cursor.again) for cursor in self.cursors),
             "in use there": sum(cursor.used for cursor in self.cursors),
+            "left where they were": len(self.stayed),
             "unknown": len(self.unknown),
         }
         carried = counted(sum(not cursor.used for cursor in self.cursors), "subscription")
@@ -146,6 +154,7 @@ async def carry_positions(
     topics: Iterable[TopicName],
     to: AdminClient,
     only: Mapping[TopicName, Collection[str]] | None = None,
+    present: Mapping[TopicName, Collection[str]] | None = None,
 ) -> CarriedPositions:
     """Set the cursors on `to` so that each subscription delivers there what it has not acknowledged on `from`.
 
@@ -155,8 +164,10 @@ async def carry_positions(
     one on, and some calls for each cursor that moves.
 
     :param only: topic → the subscriptions to carry; None: all.
+    :param present: topic → the subscriptions that `from` had when clients were led there without `to`. Another one that
+        both have stays: its client has created it on `from`, by default behind everything. None: all are carried.
     """
-    return await _each(reader, topics, to, only)
+    return await _each(reader, topics, to, only, present)
 
 
 async def _each(
@@ -164,9 +175,10 @@ async def _each(
     topics: Iterable[TopicName],
     to: AdminClient | None = None,
     only: Mapping[TopicName, Collection[str]] | None = None,
+    present: Mapping[TopicName, Collection[str]] | None = None,
 ) -> CarriedPositions:
     slots, unknown = asyncio.Semaphore(TOPICS_AT_ONCE), dict[str, str]()
-    one_way: list[str] = []
+    one_way, stayed = list[str](), list[str]()
 
     async def one(topic: TopicName) -> Collection[CarriedCursor]:
         async with slots:
@@ -178,6 +190,11 @@ async def _each(
                     # Others may have stood still for days: what only these have not read is not looked at.
                     wanted = on_from.cursors.keys() & {*only.get(topic, ())}
                     on_from = replace(on_from, cursors={name: on_from.cursors[name] for name in wanted})
+                if present is not None:
+                    own = (on_from.cursors.keys() & on_to.cursors.keys()) - {*present.get(topic, ())}
+                    stayed.extend(f"{name} of {topic}" for name in sorted(own))
+                    kept = {name: cursor for name, cursor in on_from.cursors.items() if name not in own}
+                    on_from = replace(on_from, cursors=kept)
                 return await _carry(reader, topic, (on_from, on_to), to)
             except (FleetError, TooMany) as error:
                 unknown[str(topic)] = str(error)
@@ -188,6 +205,7 @@ async def _each(
         cursors=tuple(cursor for cursors in carried for cursor in cursors),
         unknown=unknown,
         one_way=tuple(sorted(one_way)),
+        stayed=tuple(sorted(stayed)),
     )
 
 

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_clients
-from pulsar_fleet.cluster.text import counted, listed
+from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
 from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, both_clusters, persistent_partitions
@@ -181,14 +181,20 @@ async def _require_both_ways(here: AdminClient, there: AdminClient, namespaces: 
         own = await admin.cluster_name()
         for namespace in namespaces:
             document = await admin.namespace(namespace)
+            replicate = ("replicate", here.connection.argument, there.connection.argument, "--namespaces", namespace)
+            if document is None and admin is here:
+                raise NotFound(f"{own} has no namespace {namespace}: correct 'namespaces'. No client was moved.")
             if document is None:
-                raise NotFound(f"{own} has no namespace {namespace}: correct 'namespaces', or replicate it first.")
+                raise NotFound(
+                    f"{own} has no namespace {namespace}: replicate it both ways first, with what is stored: "
+                    f"{command_line(*replicate, '--history')}"
+                )
             if text := await read_migrated_to(admin, namespace, document):
                 raise PreconditionFailed(f"{text}. Its topics take no message again: no client can move back.")
             if missing := names - {*(document.get("replication_clusters") or ())}:
                 raise PreconditionFailed(
                     f"{own} does not replicate {namespace} to {listed(sorted(missing))}: what clients write after the "
-                    "move would not come back. Run replicate_namespaces for both clusters first."
+                    f"move would not come back. Replicate it both ways first: {command_line(*replicate)}"
                 )
 
 
@@ -247,6 +253,7 @@ async def carry(
     namespaces: Sequence[NamespaceName],
     *,
     limit_seconds: float = math.inf,
+    present: Mapping[TopicName, Collection[str]] | None = None,
 ) -> tuple[CarriedPositions, tuple[ConnectedClient, ...]]:
     """Carry the positions of every subscription, and read who is connected to the cluster that clients leave.
 
@@ -254,8 +261,9 @@ async def carry(
     acknowledged while they are carried will be delivered again.
 
     :param limit_seconds: nothing is begun again that would end later, if it took as long. 0: they are carried once.
+    :param present: as of `carry_positions`.
     """
-    async with carrying(origin, target, namespaces) as carrier:
+    async with carrying(origin, target, namespaces, present) as carrier:
         return await carrier.carry(limit_seconds)
 
 
@@ -263,6 +271,7 @@ async def carry(
 class Carrier:
     """Carries the positions of namespaces; what was read once it does not read again.
 
+    :param present: as of `carry_positions`.
     :param topics: those of the last time.
     """
 
@@ -270,6 +279,7 @@ class Carrier:
     target: AdminClient
     namespaces: Sequence[NamespaceName]
     reader: TopicReader
+    present: Mapping[TopicName, Collection[str]] | None = None
     topics: Sequence[TopicName] = ()
     carried: CarriedPositions | None = None
 
@@ -280,7 +290,8 @@ class Carrier:
             # Read before: while they are read positions would grow old.
             self.topics = await topics_of(self.origin, self.namespaces)
             clients, began = await connected(self.origin, self.topics), time.monotonic()
-            self.carried = (await carry_positions(self.reader, self.topics, self.target)).after(self.carried)
+            carried = await carry_positions(self.reader, self.topics, self.target, present=self.present)
+            self.carried = carried.after(self.carried)
             seconds = time.monotonic() - began
             is_late = time.monotonic() - first + seconds > limit_seconds
             if is_late or seconds <= _QUICK_SECONDS or seconds > before * _SHRUNK:
@@ -290,22 +301,30 @@ class Carrier:
 
 @asynccontextmanager
 async def carrying(
-    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName]
+    origin: ClusterConnection,
+    target: ClusterConnection,
+    namespaces: Sequence[NamespaceName],
+    present: Mapping[TopicName, Collection[str]] | None = None,
 ) -> AsyncIterator[Carrier]:
     """Open both clusters; refuses a target that nobody can move to."""
     async with both_clusters(origin, target) as (here, there, reader):
         await require_open(there.admin, namespaces, here.admin)
-        yield Carrier(here.admin, there.admin, namespaces, reader)
+        yield Carrier(here.admin, there.admin, namespaces, reader, present)
 
 
 async def look_arrived(
-    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName], departure: Departure
+    origin: ClusterConnection,
+    target: ClusterConnection,
+    namespaces: Sequence[NamespaceName],
+    departure: Departure,
+    present: Mapping[TopicName, Collection[str]] | None = None,
 ) -> Arrival:
     """Who has come since the document was published.
 
     Of a subscription whose consumers are still on `origin` the position is carried again.
 
     :param departure: what was known at the last look; changed in place.
+    :param present: as of `carry_positions`.
     """
     async with both_clusters(origin, target) as (here, there, reader):
         topics = await topics_of(here.admin, namespaces)
@@ -313,7 +332,7 @@ async def look_arrived(
         late = {topic: _awaited(on_origin[topic], on_target[topic], departure) for topic in topics}
         # Where the cluster did not answer at first, no address is known at which its entries are read.
         if origin.service_url and (awaited := {topic: names for topic, names in late.items() if names}):
-            await carry_positions(reader, awaited, there.admin, awaited)
+            await carry_positions(reader, awaited, there.admin, awaited, present)
     staying = tuple(client for stats in on_origin.values() for client in stats.clients)
     departure.since = None if staying else departure.since or time.time()
     return _arrival(departure, staying, on_target)

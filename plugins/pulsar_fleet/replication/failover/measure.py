@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
@@ -167,22 +167,6 @@ def _facts(name: str, here: SubscriptionCursor | None, there: SubscriptionCursor
 
 
 TOPICS_AT_ONCE = 8
-_PROBE_SECONDS = 5.0
-
-
-async def cluster_names(origin: ClusterConnection, target: ClusterConnection) -> tuple[str, str]:
-    """The names of both clusters: one call for each.
-
-    The cluster that applications leave may not answer; then its name is that of its connection.
-
-    :raises Unavailable: `target` does not answer.
-    """
-    async with AdminClient(origin, retry_seconds=_PROBE_SECONDS) as here, AdminClient(target) as there:
-        second = await there.cluster_name()
-        try:
-            return await here.cluster_name(), second
-        except Unavailable:
-            return origin.cluster_name or origin.name, second
 
 
 async def forecast_with_both(origin: ClusterConnection, target: ClusterConnection, selection: Selection) -> Forecast:

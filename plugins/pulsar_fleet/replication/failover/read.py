@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.polling import all_ended
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.positions import Ledgers
@@ -138,12 +139,7 @@ class TopicReader:
             _require_few(ends[place] - begins[place])
         read = (self._entries(place, topic, sides, begins[place], ends[place]) for place in Place)
         # Both end before one fails: no thread reads on when the connections are closed.
-        answers = await asyncio.gather(*read, return_exceptions=True)
-        entries: dict[Place, list[ListedEntry]] = {}
-        for place, answer in zip(Place, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            entries[place] = answer
+        entries = dict(zip(Place, await all_ended(*read), strict=True))
         # What one of both has written, and `from` has before its first unread entry, all subscriptions have read there.
         both = ("", self._clusters[Place.FROM].name)
         settled = {Place.FROM: (), Place.TO: both if unsent else ()}

@@ -14,7 +14,7 @@ from pulsar_fleet.replication.failover.prepare import Prepared, create_subscript
 from pulsar_fleet.replication.failover.records import ANNOUNCED, FORECAST, OUTCOME, PREPARED, stored_forecast
 from pulsar_fleet.replication.failover.report import waiting_text
 
-REACH_SECONDS = 5.0
+REACH_SECONDS = 3.0
 """How long a cluster that applications leave may not answer before the forecast is made without it."""
 
 
@@ -84,6 +84,9 @@ async def prepare_target(
     async with AdminClient(target) as admin:
         prepared = await create_subscriptions(admin, forecast)
     run.artefacts.write(run.id, PREPARED, prepared.to_bytes())
+    if forecast.origin_unreachable:
+        # Nothing is known to be missing, and applications wait: it is not asked once more.
+        return prepared, forecast
     return prepared, await forecast_failover(origin, target, selection, run)
 
 
