@@ -164,7 +164,7 @@ def test_what_nobody_may_follow_is_refused_and_the_old_document_stays(
     # Of the cluster for which the shell was set up: it must not be published as the address of another one.
     shell.environment["PULSAR_FLEET_SOURCE_SERVICE_URL"] = "pulsar://127.0.0.1:9"
     made = shell.run("clients", "set", "orders", blue, "--new", "--yes")
-    assert (made.state, "begins at its own default" in made.out) == (DONE, True), made.err
+    assert (made.state, "Change the default of the applications" in made.out) == (DONE, True), made.err
     first = documents.published("orders")
     assert first is not None
     assert (first.cluster, first.document.service_url.endswith(":9")) == ("blue", False)
