@@ -45,12 +45,6 @@ class ConnectionDocument(Document):
         """Whether clients encrypt what they send."""
         return self.service_url.startswith(_TLS)
 
-    @property
-    def addresses(self) -> list[str]:
-        """Of each host of the service URL one."""
-        scheme, _, hosts = self.service_url.rstrip("/").partition("://")
-        return [f"{scheme}://{host}" for host in hosts.split(",")]
-
     def require_valid(self) -> None:
         """Refuse by `InvalidRequest` what a client could not follow, and secrets."""
         ports = [int(port) for port in _PORT.findall(self.service_url)]

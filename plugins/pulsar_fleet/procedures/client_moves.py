@@ -223,8 +223,6 @@ async def return_clients(session: Session) -> Done | str:
     await require_open(session.clusters["target"], movement.namespaces)
     # Of a cluster that does not say who is connected those are awaited who came by the move.
     keep_clients(run, clients or departure_of(_moved(session)).clients)
-    if carried is None and not await answers(session):
-        await note_left_behind(session, movement)
     said = published_text(publish(run, why, documents, movement, expected), documents)
     _enter_phases(run, movement)
     return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
@@ -233,13 +231,17 @@ async def return_clients(session: Session) -> Done | str:
 async def _carried_back(
     session: Session, movement: Movement
 ) -> tuple[CarriedPositions | None, tuple[ConnectedClient, ...], str]:
-    """The positions that were carried, and who is connected; without a cluster that is gone, none and why."""
+    """The positions that were carried, and who is connected; without a cluster that is gone, none and why.
+
+    What is on that cluster alone is noted then.
+    """
     from pulsar_fleet.cluster.errors import FleetError
     from pulsar_fleet.replication.failover.client_move import carry
 
     skips = session.conf["skip_positions"]
     why = f"{movement.origin} does not answer"
     if not await answers(session):
+        await note_left_behind(session, movement)
         return None, (), why
     try:
         async with asyncio.timeout(_SKIP_SECONDS if skips else None):
@@ -250,8 +252,11 @@ async def _carried_back(
         require_carried(session.conf, carried)
     except (FleetError, TimeoutError) as error:
         # It may have died meanwhile: then its errors say nothing of the positions.
-        if not skips and await answers(session):
-            raise
+        if await answers(session):
+            if not skips:
+                raise
+        else:
+            await note_left_behind(session, movement)
         log.warning("Positions are not carried: %s", error)
         return None, (), str(error).rstrip(".") or f"they took longer than {_SKIP_SECONDS:.0f} s"
     return carried, clients, ""

@@ -419,17 +419,14 @@ async def _wait_come(
     :param before: who was on the target before.
     """
     from pulsar_fleet.cluster.statistics import absent_clients
-    from pulsar_fleet.replication.failover.client_move import connected
+    from pulsar_fleet.replication.failover.client_move import connected, newcomers
 
-    there = {(client.identity, client.address) for client in before}
     late = tuple(expected)
     try:
         async with asyncio.timeout(_COME_SECONDS):
             while late:
                 await asyncio.sleep(_POLL_SECONDS)
-                arrived = await connected(target, topics)
-                new = [client for client in arrived if (client.identity, client.address) not in there]
-                late = absent_clients(expected, (), new)
+                late = absent_clients(expected, (), newcomers(await connected(target, topics), before))
     except TimeoutError:
         log.info("%s have not come yet", counted(len(late), "client"))
     return late

@@ -105,9 +105,9 @@ async def _require_gone(session: Session) -> None:
 
 async def _why_alive(conf: JsonObject, origin: str, before: ConnectionDocument) -> str:
     """Why a cluster whose admin API does not answer may be alive, with what to do; empty where nothing says so."""
-    from pulsar_fleet.cluster.admin.probes import unreachable
+    from pulsar_fleet.cluster.admin.probes import host_urls, unreachable
 
-    hosts = before.addresses
+    hosts = host_urls(before.service_url)
     if conf["accept_lost"] or len(await unreachable(hosts)) == len(hosts):
         return ""
     return (
@@ -150,8 +150,6 @@ async def prepare_target(session: Session) -> str:
     from pulsar_fleet.replication.failover.report import forecast_body, not_ready, prepared_text
 
     if session.conf.get("group"):
-        if not _has_led(session.run, required_movement(session.run)):
-            await _require_gone(session)
         return "The subscriptions stay as the target has them."
     prepared, ready = await steps.prepare_target(*sides_of(session), _selection(session), session.run)
     if reason := not_ready(ready, accept_lost=session.conf["accept_lost"]):
@@ -165,7 +163,7 @@ async def lead_clients(session: Session) -> str:
     from pulsar_fleet.clients.store import ConnectionDocuments
     from pulsar_fleet.migration.prepare.lease import require_free
     from pulsar_fleet.procedures.exact_moves import release_rates
-    from pulsar_fleet.replication.failover.client_move import connected, require_open, topics_of
+    from pulsar_fleet.replication.failover.client_move import connected, require_open
 
     if not session.conf.get("group"):
         # Not skipped: the steps behind it would be too.
@@ -181,9 +179,9 @@ async def lead_clients(session: Session) -> str:
     await require_free(replace(reached(session), blue=sides_of(session)[1]), run, movement.namespaces)
     await require_open(target, movement.namespaces)
     await release_rates(target, movement.namespaces)
-    await note_left_behind(session, movement)
+    topics = await note_left_behind(session, movement)
     # Who is on the target already is nobody who comes.
-    keep_clients(run, await connected(target, await topics_of(target, movement.namespaces)))
+    keep_clients(run, await connected(target, topics))
     return published_text(publish(run, None, documents, movement, expected), documents)
 
 
@@ -194,15 +192,14 @@ async def wait_arrived(session: Session) -> str | NotYet | Unmet:
     the target, which loads the topics. Of clients that were led nobody knows how many there were: one has to come.
     """
     from pulsar_fleet.replication.failover import steps
-    from pulsar_fleet.replication.failover.client_move import connected, topics_of
+    from pulsar_fleet.replication.failover.client_move import connected, newcomers, topics_of
 
     if session.conf.get("group"):
         if ended := led_by_another(session.run):
             return ended
         movement, target = required_movement(session.run), session.clusters["target"]
-        before = {(client.identity, client.address) for client in departure_of(session.run).clients}
         clients = await connected(target, await topics_of(target, movement.namespaces))
-        come = [client for client in clients if (client.identity, client.address) not in before]
+        come = newcomers(clients, departure_of(session.run).clients)
         line = f"{counted(len(come), 'client')} came to {movement.target}"
         return line if come else NotYet(line)
     missing = await steps.arrival(*sides_of(session), session.run)

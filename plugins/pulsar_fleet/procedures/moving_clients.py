@@ -225,14 +225,19 @@ def publish(
     )
 
 
-async def note_left_behind(session: Session, movement: Movement) -> None:
-    """Store where the target's topics end, so that what the cluster that is gone still has can be named afterwards."""
+async def note_left_behind(session: Session, movement: Movement) -> Sequence[TopicName]:
+    """Store where the target's topics end, so that what the cluster that is gone still has can be named afterwards.
+
+    Returns these topics.
+    """
     from pulsar_fleet.replication.failover.client_move import topics_of
     from pulsar_fleet.replication.failover.late import LEFT_BEHIND, read_ends
 
     target, run = session.clusters["target"], session.run
-    behind = await read_ends(target, movement.origin, await topics_of(target, movement.namespaces))
+    topics = await topics_of(target, movement.namespaces)
+    behind = await read_ends(target, movement.origin, topics)
     run.artefacts.write_json(run.id, LEFT_BEHIND, behind.to_json())
+    return topics
 
 
 def present_before(session: Session) -> Mapping[TopicName, Collection[str]] | None:

@@ -125,11 +125,16 @@ _DEFAULT_PORTS = {"http": 80, "https": 443, "pulsar": 6650, "pulsar+ssl": 6651}
 
 def addresses(data: JsonObject) -> tuple[str, ...]:
     """`scheme://host:port` of every address in a cluster's data; a URL may have several hosts, and a password."""
-    urls = []
+    urls: list[str] = []
     for key in ADDRESSES:
-        scheme, _, hosts = str(without_user_info(data.get(key)) or "").partition("://")
-        urls += [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
+        urls += host_urls(str(without_user_info(data.get(key)) or ""))
     return tuple(sorted(set(urls)))
+
+
+def host_urls(url: str) -> list[str]:
+    """Of each host of a URL, which may have several with commas, a URL of its own; none of an empty one."""
+    scheme, _, hosts = url.partition("://")
+    return [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
 
 
 async def unreachable(urls: Iterable[str]) -> dict[str, str]:

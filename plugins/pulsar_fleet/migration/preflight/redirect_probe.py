@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import tenacity
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.probes import unreachable
+from pulsar_fleet.cluster.admin.probes import host_urls, unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
     FleetError,
@@ -120,17 +120,9 @@ async def probe_hosts(
     """
     own = frozenset(address for addresses in advertised.values() for address in addresses.values())
     asking = cluster.with_credentials_of(None) if anonymous else cluster
-    scheme, _, hosts = url.partition("://")
+    broker = next(iter(sorted(advertised)), "")
     probes = (
-        _probe(
-            asking,
-            "brokerServiceUrl",
-            f"{scheme}://{host}",
-            placeholder=False,
-            own=own,
-            broker=next(iter(sorted(advertised)), ""),
-        )
-        for host in hosts.rstrip("/").split(",")
+        _probe(asking, "brokerServiceUrl", host, placeholder=False, own=own, broker=broker) for host in host_urls(url)
     )
     return tuple(await asyncio.gather(*probes))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -208,6 +208,12 @@ async def connected(admin: AdminClient, topics: Sequence[TopicName]) -> tuple[Co
     answers = await stats_of(admin, topics, precise=False)
     read = (answer for answer in answers.values() if isinstance(answer, TopicStats))
     return tuple(client for stats in read for client in stats.clients)
+
+
+def newcomers(clients: Iterable[ConnectedClient], before: Iterable[ConnectedClient]) -> tuple[ConnectedClient, ...]:
+    """Those who were not connected before, or have connected again since."""
+    earlier = {(client.identity, client.address) for client in before}
+    return tuple(client for client in clients if (client.identity, client.address) not in earlier)
 
 
 async def require_open(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.probes import addresses, unreachable
+from pulsar_fleet.cluster.admin.probes import addresses, host_urls, unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
@@ -120,8 +120,7 @@ def _known_addresses(connection: ClusterConnection) -> Iterator[str]:
     yield from connection.client_urls
     if not isinstance(connection.broker_urls, str):
         yield from (url for _, url in connection.broker_urls)
-    scheme, _, hosts = (connection.service_url or "").partition("://")
-    yield from (f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host)
+    yield from host_urls(connection.service_url or "")
 
 
 def _data(connection: ClusterConnection) -> JsonObject | None:
