@@ -201,7 +201,7 @@ async def lead_held(
             linked = await _linked(carrier, movement)
             before = await connected(carrier.target, carrier.topics)
             async with _held(session.run, carrier.origin, movement, original) as (throttles, began):
-                unacknowledged, carried, clients = await _come_to_rest(session, carrier, movement, linked)
+                unacknowledged, carried, clients = await _come_to_rest(session, carrier, movement, linked, throttles)
                 await asyncio.gather(*(throttle.require_held() for throttle in throttles))
                 made = await lead(clients)
                 late = await _wait_come(carrier.target, carrier.topics, clients, before)
@@ -330,7 +330,11 @@ async def _linked(carrier: Carrier, movement: Movement) -> tuple[TopicName, ...]
 
 
 async def _come_to_rest(
-    session: Session, carrier: Carrier, movement: Movement, linked: Sequence[TopicName]
+    session: Session,
+    carrier: Carrier,
+    movement: Movement,
+    linked: Sequence[TopicName],
+    throttles: Sequence[Throttle],
 ) -> tuple[Mapping[_Subscription, int], CarriedPositions, tuple[ConnectedClient, ...]]:
     """Wait until nothing is in flight, read and replicated, then carry what has changed since.
 
@@ -338,7 +342,7 @@ async def _come_to_rest(
     """
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.cluster.statistics import Role
-    from pulsar_fleet.migration.cutover.namespace_cutover import pending_text, wait_quiesced
+    from pulsar_fleet.migration.cutover.namespace_cutover import wait_quiesced
     from pulsar_fleet.replication.failover.client_move import connected
 
     state, unacknowledged = "publishes were still in flight", dict[_Subscription, int]()
@@ -348,10 +352,15 @@ async def _come_to_rest(
             producers = [one for one in await connected(carrier.origin, linked) if one.role is Role.PRODUCER]
             written = {client.topic for client in producers}
             partitions = [topic for topic in linked if str(topic) in written]
-            result = await wait_quiesced(carrier.origin, partitions, _READY_SECONDS - 2 * _QUIESCE_SECONDS)
+            result = await wait_quiesced(
+                carrier.origin,
+                partitions,
+                _READY_SECONDS - 2 * _QUIESCE_SECONDS,
+                again=lambda: asyncio.gather(*(throttle.store_again() for throttle in throttles)),
+            )
             if result.waiting:
                 raise PreconditionFailed(
-                    f"Producers on {movement.origin} publish although they are held: {pending_text(result.waiting)}. "
+                    f"Producers on {movement.origin} publish although they are held: {result.text()}. "
                     "They were released, and no client was moved. Look at the write latency of the bookies, then clear "
                     "this task; or start a run without 'exact'."
                 )

@@ -117,3 +117,23 @@ async def test_each_partition_is_waited_for_until_nothing_of_it_is_on_its_way(
     result = await namespace_cutover.wait_quiesced(cast(AdminClient, None), tuple(topics.values()), seconds)
     assert {topic.local: str(position) for topic, position in result.ends.items()} == ends
     assert ([topic.local for topic in result.waiting], read) == (waiting, reads)
+
+
+async def test_a_throttle_that_producers_publish_past_is_stored_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, stored = TopicName(NamespaceName("acme", "orders"), "a"), [0, 0]
+
+    async def answered(admin: object, partitions: Sequence[TopicName]) -> dict[TopicName, dict[str, Any]]:
+        # Until the throttle is stored a second time another entry comes before each look.
+        stored[1] += stored[0] < 2
+        return {topic: writes(stored[1], 0)}
+
+    async def again() -> None:
+        stored[0] += 1
+
+    monkeypatch.setattr(namespace_cutover, "required_internal_stats", answered)
+    monkeypatch.setattr(namespace_cutover, "_POLL_SECONDS", 0.0)
+    past = await namespace_cutover.wait_quiesced(cast(AdminClient, None), (topic,), 0.01, again)
+    assert (stored[0], "1 partition stored " in past.text()) == (0, True)
+    monkeypatch.setattr(namespace_cutover, "_AGAIN_SECONDS", (0.01, 0.02))
+    result = await namespace_cutover.wait_quiesced(cast(AdminClient, None), (topic,), 60, again)
+    assert (stored[0], result.waiting) == (2, {})

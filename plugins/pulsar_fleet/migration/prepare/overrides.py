@@ -218,6 +218,7 @@ class Throttle:
         self._blue, self._namespace, self._original = blue, namespace, original
         self._lifting: asyncio.Task[None] | None = None
         self._is_lifted = False
+        self._rate = QUIESCED_RATE
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,7 +226,13 @@ class Throttle:
     async def apply(self, rate: JsonObject = QUIESCED_RATE) -> None:
         """Throttle the producers; with another rate than before, from now on with this one."""
         self._lifting = self._lifting or asyncio.create_task(self._lift())
+        self._rate = rate
         await throttle_producers(self._blue, self._namespace, self._original, rate)
+
+    async def store_again(self) -> None:
+        """Store the same rate of the namespace once more, where somebody has not lifted it: brokers then apply it."""
+        if not self._is_lifted and await publish_rate(self._blue, self._namespace) == self._rate:
+            await self._blue.post(_path(self._namespace, RATE), self._rate)
 
     async def require_held(self) -> None:
         """Refuse to go on without the throttle that was applied: lifted by itself, or by somebody else. A call."""

@@ -21,7 +21,6 @@ from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subsc
 from pulsar_fleet.migration.cutover.namespace_cutover import (
     CutOverResult,
     NamespaceCutOver,
-    pending_text,
     wait_quiesced,
 )
 from pulsar_fleet.migration.cutover.redirect import read_clients, require_green
@@ -66,7 +65,7 @@ async def terminate_namespace(cut_over: NamespaceCutOver, watch: NamespaceWatch)
                 moved = await asyncio.gather(*(_sent(blue, transfer, topic) for topic in unterminated))
                 await _require_left(cut_over)
             else:
-                await _require_quiesced(cut_over)
+                await _require_quiesced(cut_over, throttle)
                 await _require_left(cut_over)
                 moved = await asyncio.gather(
                     *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
@@ -168,12 +167,13 @@ async def _require_left(cut_over: NamespaceCutOver) -> None:
         )
 
 
-async def _require_quiesced(cut_over: NamespaceCutOver) -> None:
-    blue, result = cut_over.blue, await wait_quiesced(cut_over.blue, cut_over.unterminated)
+async def _require_quiesced(cut_over: NamespaceCutOver, throttle: Throttle) -> None:
+    blue = cut_over.blue
+    result = await wait_quiesced(blue, cut_over.unterminated, again=throttle.store_again)
     if result.waiting:
         raise PreconditionFailed(
             f"Something is still published to {cut_over.move.namespace} on {blue.connection.name}: "
-            f"{pending_text(result.waiting)}. Nothing was terminated. Find the producer, then run again.",
+            f"{result.text()}. Nothing was terminated. Find the producer, then run again.",
             cluster=blue.connection.name,
         )
 
