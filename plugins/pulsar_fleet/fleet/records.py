@@ -302,6 +302,20 @@ def read_returns(
     return found
 
 
+def last_return(ledger: Ledger, artefacts: Artefacts, run_id: str) -> tuple[ReturnState, datetime] | None:
+    """What the last examination that had both clusters says of the applications that a run has moved, however old."""
+    query = sa.select(runs.c.run_id, runs.c.started_at).where(runs.c.procedure == REPLICATION_WATCH)
+    with ledger.engine.connect() as connection:
+        rows = connection.execute(query.order_by(runs.c.started_at.desc()).limit(_WATCHES)).all()
+    for row in rows:
+        if stored := last_examination(Run(row.run_id, ledger, artefacts)):
+            examination = stored[0]
+            for state in examination.returns:
+                if state.run == run_id:
+                    return state, _read_at(examination, utc(row.started_at))
+    return None
+
+
 def _together(rows: Sequence[tuple[ReturnState, datetime]], group: Followed) -> tuple[ReturnState, datetime]:
     """What several examinations say, of which each may cover some namespaces of the group; as old as the oldest."""
     first = rows[0][0]

@@ -225,7 +225,13 @@ async def return_clients(session: Session) -> Done | str:
     keep_clients(run, clients or departure_of(_moved(session)).clients)
     said = published_text(publish(run, why, documents, movement, expected), documents)
     _enter_phases(run, movement)
-    return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
+    if carried:
+        return Done(said, carried)
+    later = left_behind_text(run, movement)
+    return (
+        f"{said} Positions are those that replication had carried: {uncarried}."
+        f"{f' {later[0].upper()}{later[1:]}.' if later else ''}"
+    )
 
 
 async def _carried_back(

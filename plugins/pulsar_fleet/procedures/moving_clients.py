@@ -5,6 +5,7 @@ For `move_clients`, `return_clients` and a migration.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING
 
@@ -235,7 +236,9 @@ async def note_left_behind(session: Session, movement: Movement) -> Sequence[Top
 
     target, run = session.clusters["target"], session.run
     topics = await topics_of(target, movement.namespaces)
-    behind = await read_ends(target, movement.origin, topics)
+    behind = replace(
+        await read_ends(target, movement.origin, topics), measured=measured_lag(run, session.conf.get("run"), movement)
+    )
     run.artefacts.write_json(run.id, LEFT_BEHIND, behind.to_json())
     return topics
 
@@ -256,12 +259,14 @@ def present_before(session: Session) -> Mapping[TopicName, Collection[str]] | No
 
 def left_behind_text(run: Run, movement: Movement) -> str:
     """How to find out what was left behind, as a step of the report; empty where nothing was."""
-    from pulsar_fleet.replication.failover.late import LEFT_BEHIND
+    from pulsar_fleet.replication.failover.late import LEFT_BEHIND, LeftBehind
 
-    if not run.stored(LEFT_BEHIND):
+    if not (stored := run.stored(LEFT_BEHIND)):
         return ""
     late = command_line("late-messages", run.id)
-    return f"when {movement.origin} is back, see which messages it had not replicated, and which came late: `{late}`"
+    measured = LeftBehind.from_json(stored).measured
+    when = f"when {movement.origin} is back, see which messages it had not replicated, and which came late: `{late}`"
+    return f"{measured}. W{when[1:]}" if measured else when
 
 
 def published_text(made: Publication, documents: ConnectionDocuments) -> str:
@@ -291,6 +296,31 @@ def late_text(run: Run) -> str:
         "They do not follow the document, or cannot read it. Restart them with the new address; until then both "
         f"clusters have what they write, and each delivers to its own consumers. {again[0].upper()}{again[1:]}."
     )
+def measured_lag(run: Run, moved_by: str | None, movement: Movement) -> str:
+    """What the cluster that clients leave had not replicated when that was last read; empty of a first move.
+
+    :param moved_by: the run that has led them there.
+    """
+    from pulsar_fleet.fleet.records import last_return
+    from pulsar_fleet.replication.doctor.model import State
+
+    if not moved_by:
+        return ""
+    if (last := last_return(run.ledger, run.artefacts, moved_by)) is None:
+        return (
+            f"How many messages {movement.origin} has alone was never measured: no run of watch_replication has read "
+            "both clusters since the move"
+        )
+    state, at = last
+    names = {*map(str, movement.namespaces)} - {*state.namespaces}
+    text = f"At {at:%Y-%m-%dT%H:%M:%SZ} {movement.origin} had {counted(state.replicators.backlog, 'entry')} alone"
+    if (worst := state.replicators.worst) is not State.HEALTHY:
+        text = f"{text}, with a replicator that was {worst.value}"
+    if names:
+        text = f"{text} (not read: {listed(sorted(names))})"
+    return f"{text}; what was published there since may be added to that"
+
+
 
 
 def note_arrival(run: Run, movement: Movement, departure: Departure, arrival: Arrival) -> str | NotYet:
