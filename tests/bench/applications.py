@@ -20,6 +20,7 @@ from pulsar_fleet.cluster.names import TopicName
 
 # As in the programs: so many messages of a key one after the other, so many keys.
 RUN, KEYS = 8, 10
+CHUNKED, TRANSACTED = "chunked", "transacted"
 _START_SECONDS = 90
 _READ_ON_SECONDS = 6.0
 _RATE_SECONDS = 5
@@ -35,6 +36,7 @@ class Flow:
     :param reader: a reader reads it too.
     :param pattern: the subscription of a consumer that finds it by a pattern; empty for none.
     :param client: flows in a row of the same name share a client object; empty: it has one for itself.
+    :param kind: of its messages: `plain`, `chunked` or `transacted`; the latter two with Java only.
     """
 
     topic: TopicName
@@ -44,6 +46,7 @@ class Flow:
     reader: bool = False
     pattern: str = ""
     client: str = ""
+    kind: str = "plain"
 
     @property
     def subscriptions(self) -> dict[str, int]:
@@ -168,13 +171,13 @@ def _lines(flows: Sequence[Flow]) -> Iterator[str]:
     client = ""
     for index, flow in enumerate(flows):
         if not flow.client or flow.client != client:
-            yield "client"
+            yield "client transactions" if flow.kind == TRANSACTED else "client"
         client = flow.client
         for number in range(flow.subscriptions.get("work", 0)):
             yield f"consumer work/{number} {flow.topic} work {flow.type}"
         if flow.pattern:
             patterns[flow.pattern].append(flow)
-        yield f"producer {index} {flow.topic} {flow.rate} {flow.type or '-'}"
+        yield f"producer {index} {flow.topic} {flow.rate} {flow.type or '-'} {flow.kind}"
         if flow.reader:
             yield "client"
             yield f"reader reader {flow.topic}"

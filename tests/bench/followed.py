@@ -54,9 +54,14 @@ class Group:
         """Take a run back."""
         await self._run("return", "return-clients", run, *self._held)
 
-    async def move_again(self) -> None:
-        """Move the clients, whose namespaces replicate both ways by now."""
-        await self._run("move again", "move-clients", *self._all, *self._moved)
+    async def replicate(self) -> None:
+        """Replicate both ways, with what is stored."""
+        await self._run("replicate", "replicate", *self._all, "--history")
+
+    async def move_again(self) -> str:
+        """Move the clients, whose namespaces replicate both ways by now; returns its run."""
+        said = await self._run("move again", "move-clients", *self._all, "--accept-transactions", *self._moved)
+        return str(said.document["run"]) if not said.state else ""
 
     async def complete(self) -> None:
         """End that they can return."""
@@ -77,7 +82,7 @@ class Group:
 
     @property
     def _moved(self) -> tuple[str, ...]:
-        return (*_GROUP, *self._held)
+        return (*_GROUP, "--accept-readers", *self._held)
 
     async def _run(self, name: str, *words: str) -> Said:
         began = _now()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-BEGIN, END = "<!-- matrix: made by make bench -->", "<!-- end of matrix -->"
 
-
-def with_rows(page: str, lines: Sequence[str]) -> str:
+def with_rows(page: str, table_name: str, lines: Sequence[str]) -> str:
     """The page with these rows in the place of those of the same client and way; others stay as they are."""
-    before, begin, rest = page.partition(BEGIN)
-    table, end, after = rest.partition(END)
+    before, begin, rest = page.partition(f"<!-- {table_name}: made by make bench -->")
+    table, end, after = rest.partition(f"<!-- end of {table_name} -->")
     head, rows = table.strip("\n").split("\n")[:2], table.strip("\n").split("\n")[2:]
     kept = {_key(line): line for line in rows} | {_key(line): line for line in lines}
     return f"{before}{begin}\n" + "\n".join([*head, *kept.values()]) + f"\n{end}{after}"

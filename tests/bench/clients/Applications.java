@@ -9,29 +9,65 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import org.apache.pulsar.client.api.*;
+import org.apache.pulsar.client.api.transaction.Transaction;
 import org.apache.pulsar.client.impl.ControlledClusterFailover;
 
 /**
  * Applications that write down what they see: read from standard input, one a line, until an empty line.
- * `client` begins a new client object. When all are connected the file of the events is created, empty; `stop` ends the
+ * `client` begins a new client object, `client transactions` one that can begin transactions. A producer is plain,
+ * chunked (each message in several chunks) or transacted (some messages in each transaction, acknowledged when it is
+ * committed). When all are connected the file of the events is created, empty; `stop` ends the
  * producers, `end` writes the events and ends.
  * A third argument is the URL of a connection document, which the clients follow.
  * The events: A producer number time (acknowledged), E producer number time (failed), R consumer producer number time;
- * times in microseconds. `applications.py` and `go/main.go` do the same.
+ * times in microseconds. `applications.py` and `go/main.go` do the same, for plain ones.
  */
 public class Applications {
     static final int RUN = 8, KEYS = 10;
+    static final int CHUNK_BYTES = 2_000, CHUNKS = 3;
+    static final int TRANSACTION_SECONDS = 10;
     static final List<StringBuilder> EVENTS = new ArrayList<>();
     static final List<Writing> WRITERS = new ArrayList<>();
     static volatile boolean running = true;
 
-    record Writing(Producer<byte[]> producer, String index, int rate, StringBuilder events, long began, int[] sent) {
+    record Writing(Producer<byte[]> producer, String index, int rate, StringBuilder events, String kind, long began,
+                   int[] sent) {
         void send() {
             long due = (System.nanoTime() - began) * rate / 1_000_000_000L;
             while (sent[0] < due) {
                 int number = sent[0]++;
-                producer.newMessage().key("k" + number / RUN % KEYS).value((index + " " + number).getBytes())
-                    .sendAsync().whenComplete((id, error) -> note(events, error == null ? "A " : "E ", index, number));
+                put(producer.newMessage(), number).sendAsync()
+                    .whenComplete((id, error) -> note(events, error == null ? "A " : "E ", index, number));
+            }
+        }
+
+        TypedMessageBuilder<byte[]> put(TypedMessageBuilder<byte[]> message, int number) {
+            String padding = kind.equals("chunked") ? "x".repeat(CHUNK_BYTES * CHUNKS) : "";
+            return message.key("k" + number / RUN % KEYS).value((index + " " + number + " " + padding).getBytes());
+        }
+
+        void transact(PulsarClient client) {
+            while (running) {
+                int first = sent[0];
+                sent[0] += RUN;
+                String kind = "A ";
+                try {
+                    Transaction transaction = client.newTransaction()
+                        .withTransactionTimeout(TRANSACTION_SECONDS, TimeUnit.SECONDS).build()
+                        .get(TRANSACTION_SECONDS, TimeUnit.SECONDS);
+                    for (int number = first; number < sent[0]; number++) {
+                        put(producer.newMessage(transaction), number).sendAsync();
+                    }
+                    producer.flushAsync().get(TRANSACTION_SECONDS, TimeUnit.SECONDS);
+                    transaction.commit().get(TRANSACTION_SECONDS, TimeUnit.SECONDS);
+                    Thread.sleep(1000L * RUN / rate);
+                } catch (Exception error) {
+                    System.out.println(Instant.now() + " " + index + " " + error);
+                    kind = "E ";
+                }
+                for (int number = first; number < sent[0]; number++) {
+                    note(events, kind, index, number);
+                }
             }
         }
     }
@@ -51,11 +87,11 @@ public class Applications {
     }
 
     static void received(StringBuilder events, String index, Message<byte[]> message) {
-        note(events, "R ", index, new String(message.getData(), StandardCharsets.UTF_8));
+        note(events, "R ", index, new String(message.getData(), StandardCharsets.UTF_8).strip().replaceAll(" x+$", ""));
     }
 
-    static PulsarClient connect(String[] arguments) throws Exception {
-        ClientBuilder builder = PulsarClient.builder().ioThreads(1).listenerThreads(1);
+    static PulsarClient connect(String[] arguments, boolean transactions) throws Exception {
+        ClientBuilder builder = PulsarClient.builder().ioThreads(1).listenerThreads(1).enableTransaction(transactions);
         if (arguments.length < 3) {
             return builder.serviceUrl(arguments[0]).build();
         }
@@ -71,12 +107,16 @@ public class Applications {
             consumer.acknowledgeAsync(message);
         };
         switch (words[0]) {
-            case "producer" -> WRITERS.add(new Writing(
-                client.newProducer().topic(words[2]).sendTimeout(0, TimeUnit.SECONDS).maxPendingMessages(50_000)
-                    .batchingMaxPublishDelay(20, TimeUnit.MILLISECONDS)
-                    .batcherBuilder(words[4].equals("Key_Shared") ? BatcherBuilder.KEY_BASED : BatcherBuilder.DEFAULT)
-                    .create(),
-                index, Integer.parseInt(words[3]), events, System.nanoTime(), new int[1]));
+            case "producer" -> {
+                Writing writing = new Writing(produce(client, words), index, Integer.parseInt(words[3]), events,
+                    words[5], System.nanoTime(), new int[1]);
+                if (words[5].equals("transacted")) {
+                    Thread thread = new Thread(() -> writing.transact(client));
+                    thread.start();
+                } else {
+                    WRITERS.add(writing);
+                }
+            }
             case "consumer" -> client.newConsumer().topic(words[2]).subscriptionName(words[3])
                 .subscriptionType(SubscriptionType.valueOf(words[4])).messageListener(listener).subscribe();
             case "pattern" -> client.newConsumer().topicsPattern(Pattern.compile(words[2])).subscriptionName(words[3])
@@ -88,12 +128,22 @@ public class Applications {
         }
     }
 
+    static Producer<byte[]> produce(PulsarClient client, String[] words) throws Exception {
+        ProducerBuilder<byte[]> builder = client.newProducer().topic(words[2]).sendTimeout(0, TimeUnit.SECONDS)
+            .maxPendingMessages(50_000);
+        if (words[5].equals("chunked")) {
+            return builder.enableBatching(false).enableChunking(true).chunkMaxMessageSize(CHUNK_BYTES).create();
+        }
+        return builder.batchingMaxPublishDelay(20, TimeUnit.MILLISECONDS)
+            .batcherBuilder(words[4].equals("Key_Shared") ? BatcherBuilder.KEY_BASED : BatcherBuilder.DEFAULT).create();
+    }
+
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         PulsarClient client = null;
         for (String line = input.readLine(); line != null && !line.isEmpty(); line = input.readLine()) {
-            if (line.equals("client")) {
-                client = connect(arguments);
+            if (line.startsWith("client")) {
+                client = connect(arguments, line.endsWith(" transactions"));
             } else {
                 start(client, line.split(" "));
             }

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bench.applications import KEYS, RUN, Answer, Reading, is_stuck, partition_of, reading, silence, writers
-from tests.bench.matrix_page import BEGIN, END, with_rows
+from tests.bench.matrix_page import with_rows
 
 SECOND = 1_000_000
 ACKED = Answer({number: number * SECOND for number in range(200)})
@@ -41,9 +41,10 @@ def test_a_silent_or_stuck_partition_is_seen_behind_one_that_goes_on() -> None:
 
 
 def test_rows_of_other_clients_stay_in_the_page() -> None:
-    page = f"before\n{BEGIN}\n| a | b |\n| --- | --- |\n| Go | by hand | 1 |\n| Java | by hand | 2 |\n{END}\nafter\n"
-    assert with_rows(page, ["| Java | by hand | 3 |", "| Java | runbook | 4 |"]) == page.replace(
+    begin, end = "<!-- matrix: made by make bench -->", "<!-- end of matrix -->"
+    page = f"before\n{begin}\n| a | b |\n| --- | --- |\n| Go | by hand | 1 |\n| Java | by hand | 2 |\n{end}\nafter\n"
+    assert with_rows(page, "matrix", ["| Java | by hand | 3 |", "| Java | runbook | 4 |"]) == page.replace(
         "| Java | by hand | 2 |", "| Java | by hand | 3 |\n| Java | runbook | 4 |"
     )
-    empty = f"{BEGIN}\n| a | b |\n| --- | --- |\n{END}"
-    assert with_rows(empty, ["| Go | by hand | 1 |"]).count("\n") == 4
+    empty = f"{begin}\n| a | b |\n| --- | --- |\n{end}"
+    assert with_rows(empty, "matrix", ["| Go | by hand | 1 |"]).count("\n") == 4
