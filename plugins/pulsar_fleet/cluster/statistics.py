@@ -17,6 +17,8 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName, own_subscription_properties
 
 UNKNOWN_TYPE = "None"
+OWN_READERS = "pulsar-fleet-"
+"""How the subscriptions begin with which this tool reads messages."""
 
 
 class Role(StrEnum):
@@ -49,6 +51,11 @@ class ConnectedClient(Document):
     def identity(self) -> tuple[str, str, str, str]:
         """The part that is the same after it connects to another cluster; its address changes."""
         return self.topic, self.role.value, self.subscription, self.name
+
+    @property
+    def keeps_position(self) -> bool:
+        """Whether only the client has its position, as a place on this cluster: a reader; not one of this tool."""
+        return self.role is Role.READER and not self.subscription.startswith(OWN_READERS)
 
     @property
     def host(self) -> str:

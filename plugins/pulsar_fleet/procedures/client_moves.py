@@ -25,6 +25,7 @@ from pulsar_fleet.procedures.moving_clients import (
     accepts,
     answers,
     asked,
+    client_risks,
     decide,
     departure_of,
     find_movement,
@@ -39,10 +40,11 @@ from pulsar_fleet.procedures.moving_clients import (
     published_before,
     published_text,
     reached,
+    readers_text,
     require_carried,
     required_movement,
-    shared_client_risks,
     sides_of,
+    transaction_risks,
 )
 from pulsar_fleet.procedures.procedure import (
     Checked,
@@ -119,6 +121,7 @@ async def check_move(session: Session) -> Checked:
         await require_holds(session.clusters["origin"])
         lines.append(HOLDS.format(origin=movement.origin))
     risks = _risks(session.conf, movement, plan)
+    risks += await transaction_risks(session.conf, session.clusters["origin"], namespaces)
     return Checked(
         headline=f"Move the clients of {movement.group} from {movement.origin} to {movement.target}: "
         f"{plan.positions.headline()}.",
@@ -138,7 +141,7 @@ def _risks(conf: JsonObject, movement: Movement, plan: MovePlan) -> list[tuple[s
         doctor = command_line("doctor", conf["origin"], conf["target"])
         see = f"See why: {doctor}; or" if plan.positions.one_way else "Correct it, or"
         found.append((f"{why}. {see} set {plan.positions.accepted_by}.", not accepts(conf, plan.positions)))
-    return [*found, *shared_client_risks(conf, movement.group, plan.clients, plan.elsewhere, plan.unread)]
+    return [*found, *client_risks(conf, movement.group, plan.clients, plan.elsewhere, plan.unread)]
 
 
 async def carry_first(session: Session) -> str:
@@ -402,6 +405,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     elsewhere = published is not None and published.run != run.id
     back = command_line(RETURN.word, run.id) if moved and not elsewhere else ""
     said = [*([f"Lead them back: `{back}`"] if back else ()), *steps]
+    if moved and (readers := readers_text(departure_of(run).clients)):
+        said.append(f"{readers}.")
     if movement and (later := left_behind_text(run, movement)):
         said.append(f"{later[0].upper()}{later[1:]}")
     if elsewhere and published:

@@ -59,9 +59,10 @@ def validate_migration(conf: JsonObject) -> None:
     from pulsar_fleet.settings.client_moves import FOLLOWED
 
     Migration.validate(conf)
+    accepted = ("accept_shared_clients", "accept_readers")
     if conf["group"]:
         asked(conf)
-    elif given := [name for name in (*FOLLOWED, "accept_shared_clients", "exact") if conf[name]]:
+    elif given := [name for name in (*FOLLOWED, *accepted, "exact") if conf.get(name)]:
         raise InvalidRequest(f"{given[0]!r} is a setting of the strategy replicate_then_move_clients: leave it out.")
 
 

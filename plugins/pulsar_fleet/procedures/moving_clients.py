@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pulsar_fleet.clients.document import ConnectionDocument
     from pulsar_fleet.clients.store import ConnectionDocuments, Publication
+    from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -110,15 +111,18 @@ async def decide(
     )
 
 
-def shared_client_risks(
+def client_risks(
     conf: JsonObject,
     group: str,
     clients: Sequence[ConnectedClient],
     elsewhere: Mapping[str, Collection[str]],
     unread: str,
 ) -> list[tuple[str, bool]]:
-    """That clients use other namespaces too, as far as that is known, and whether it forbids the move."""
+    """Readers, and clients that use other namespaces too, as far as that is known; and whether it forbids the move."""
     found: list[tuple[str, bool]] = []
+    if text := readers_text(clients):
+        # A run of an earlier release has no such setting.
+        found.append((f"{text}, or set accept_readers.", not conf.get("accept_readers")))
     if elsewhere:
         others = _groups_of(sorted({name for names in elsewhere.values() for name in names}), group)
         named = [str(client) for client in clients if client.address in elsewhere]
@@ -138,6 +142,53 @@ def shared_client_risks(
             )
         )
     return found
+
+
+async def transaction_risks(
+    conf: JsonObject, origin: AdminClient, namespaces: Sequence[NamespaceName]
+) -> list[tuple[str, bool]]:
+    """Topics in which transactions are used, or may be; and whether it forbids the move.
+
+    A call for each where the brokers have transactions; loads them.
+    """
+    from pulsar_fleet.migration.preflight.copied_policies import has_transactions, read_transacted
+    from pulsar_fleet.replication.failover.client_move import topics_of
+
+    if not await has_transactions(origin):
+        return []
+    used, unread = await read_transacted(origin, await topics_of(origin, namespaces))
+    is_refused, found = not conf.get("accept_transactions"), list[tuple[str, bool]]()
+    if used:
+        found.append(
+            (
+                f"{listed(sorted(used), _MOST)}: applications use transactions there. One that is open when clients "
+                "move fails, and may hide what is stored behind it from consumers (observed). Stop these applications "
+                "and start them on the other cluster, or set accept_transactions.",
+                is_refused,
+            )
+        )
+    if unread:
+        found.append(
+            (
+                "It is not known whether applications use transactions in "
+                f"{listed([note.resource for note in unread], _MOST)}: {unread[0].detail.rstrip('.')}. Clear that up, "
+                "or set accept_transactions.",
+                is_refused,
+            )
+        )
+    return found
+
+
+def readers_text(clients: Iterable[ConnectedClient]) -> str:
+    """What readers among the clients do on another cluster, and what to do about it; empty without one."""
+    readers = [f"{client} on {client.topic}" for client in clients if client.keeps_position]
+    if not readers:
+        return ""
+    return (
+        f"{listed(readers, _MOST)}: only a reader has its position, as a place on the cluster that it leaves. On the "
+        "other one it skips messages, or gets them again (observed). Stop it and start it there with a position by "
+        "time, or give it a subscription"
+    )
 
 
 def _groups_of(namespaces: list[str], group: str) -> list[str]:
@@ -243,6 +294,31 @@ async def note_left_behind(session: Session, movement: Movement) -> Sequence[Top
     return topics
 
 
+def measured_lag(run: Run, moved_by: str | None, movement: Movement) -> str:
+    """What the cluster that clients leave had not replicated when that was last read; empty of a first move.
+
+    :param moved_by: the run that has led them there.
+    """
+    from pulsar_fleet.fleet.records import last_return
+    from pulsar_fleet.replication.doctor.model import State
+
+    if not moved_by:
+        return ""
+    if (last := last_return(run.ledger, run.artefacts, moved_by)) is None:
+        return (
+            f"How many messages {movement.origin} has alone was never measured: no run of watch_replication has read "
+            "both clusters since the move"
+        )
+    state, at = last
+    names = {*map(str, movement.namespaces)} - {*state.namespaces}
+    text = f"At {at:%Y-%m-%dT%H:%M:%SZ} {movement.origin} had {counted(state.replicators.backlog, 'entry')} alone"
+    if (worst := state.replicators.worst) is not State.HEALTHY:
+        text = f"{text}, with a replicator that was {worst.value}"
+    if names:
+        text = f"{text} (not read: {listed(sorted(names))})"
+    return f"{text}; what was published there since may be added to that"
+
+
 def present_before(session: Session) -> Mapping[TopicName, Collection[str]] | None:
     """Topic → the subscriptions that the cluster which clients leave had when they were led there without the other.
 
@@ -296,31 +372,6 @@ def late_text(run: Run) -> str:
         "They do not follow the document, or cannot read it. Restart them with the new address; until then both "
         f"clusters have what they write, and each delivers to its own consumers. {again[0].upper()}{again[1:]}."
     )
-def measured_lag(run: Run, moved_by: str | None, movement: Movement) -> str:
-    """What the cluster that clients leave had not replicated when that was last read; empty of a first move.
-
-    :param moved_by: the run that has led them there.
-    """
-    from pulsar_fleet.fleet.records import last_return
-    from pulsar_fleet.replication.doctor.model import State
-
-    if not moved_by:
-        return ""
-    if (last := last_return(run.ledger, run.artefacts, moved_by)) is None:
-        return (
-            f"How many messages {movement.origin} has alone was never measured: no run of watch_replication has read "
-            "both clusters since the move"
-        )
-    state, at = last
-    names = {*map(str, movement.namespaces)} - {*state.namespaces}
-    text = f"At {at:%Y-%m-%dT%H:%M:%SZ} {movement.origin} had {counted(state.replicators.backlog, 'entry')} alone"
-    if (worst := state.replicators.worst) is not State.HEALTHY:
-        text = f"{text}, with a replicator that was {worst.value}"
-    if names:
-        text = f"{text} (not read: {listed(sorted(names))})"
-    return f"{text}; what was published there since may be added to that"
-
-
 
 
 def note_arrival(run: Run, movement: Movement, departure: Departure, arrival: Arrival) -> str | NotYet:
@@ -357,7 +408,7 @@ async def check_clients(session: Session, moves: Moves) -> tuple[list[str], list
     if is_exact(conf):
         await require_holds(blue)
         lines.append(HOLDS.format(origin=movement.origin))
-    risks = shared_client_risks(conf, movement.group, clients, elsewhere, unread)
+    risks = client_risks(conf, movement.group, clients, elsewhere, unread)
     risks += [(text, True) for move in moves.moves for text in _too_many_unread(move)]
     begun = begun_back(session.run)
     for namespace in namespaces:

@@ -89,6 +89,14 @@ ACCEPT_SHARED = setting(
     "client follows the document, it moves with all its topics.",
 )
 
+ACCEPT_READERS = setting(
+    False,
+    type="boolean",
+    title="Accept readers",
+    description="Go on although readers are connected: only they have their position, and on the other cluster they "
+    "skip messages, or get them again.",
+)
+
 SETTINGS = {
     "origin": connection("pulsar_blue", "From", "The cluster that the clients leave."),
     "target": connection("pulsar_green", "To", "The cluster that they move to."),
@@ -109,6 +117,14 @@ SETTINGS = {
         description="Go on although the target has no copy of messages that nobody has read.",
     ),
     "accept_shared_clients": ACCEPT_SHARED,
+    "accept_readers": ACCEPT_READERS,
+    "accept_transactions": setting(
+        False,
+        type="boolean",
+        title="Accept transactions",
+        description="Go on although applications use transactions, or although that is unknown: one that is open when "
+        "clients move fails, and may hide what is stored behind it from consumers.",
+    ),
     **_ARRIVAL,
     **approval("the move"),
     "dry_run": setting(False, type="boolean", title="Dry run", description="Stop after the check; change nothing."),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
-from pulsar_fleet.settings.client_moves import ACCEPT_SHARED, EXACT, FOLLOWED
+from pulsar_fleet.settings.client_moves import ACCEPT_READERS, ACCEPT_SHARED, EXACT, FOLLOWED
 from pulsar_fleet.settings.scheduled import Scheduled
 from pulsar_fleet.settings.setting import Setting, setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces, waivers
@@ -208,7 +208,12 @@ SETTINGS = {
     ),
     **{
         name: replace(one, group="Clients")
-        for name, one in {**FOLLOWED, "accept_shared_clients": ACCEPT_SHARED, "exact": EXACT}.items()
+        for name, one in {
+            **FOLLOWED,
+            "accept_shared_clients": ACCEPT_SHARED,
+            "accept_readers": ACCEPT_READERS,
+            "exact": EXACT,
+        }.items()
     },
     **UNLOAD,
     "delete_inactive_topics_on_blue": _own(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import subprocess
@@ -24,7 +25,8 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 PAGE = Path(__file__).parents[3] / "docs" / "move_clients.md"
-DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 4
+DONE, ERROR, USAGE, REFUSED, PARTLY = 0, 1, 2, 4, 5
+log = logging.getLogger(__name__)
 
 
 async def test_live_applications_keep_their_positions_there_and_back(
@@ -105,6 +107,19 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
         assert (state, bool(named)) == (REFUSED, True), said
     finally:
         await asyncio.to_thread(client.close)
+    reading = await asyncio.to_thread(open_client, on_blue.connection)
+    try:
+        # Its position is a place on blue: on green it would skip messages, or get them again.
+        reader = reading.create_reader(str(TopicName(other, "events")), pulsar.MessageId.earliest)
+        state, said = await asyncio.to_thread(move, "--yes", "--accept-shared-clients", spaces=other)
+        assert (state, "only a reader has its position" in said) == (REFUSED, True), said
+        state, said = await asyncio.to_thread(
+            move, "--dry-run", "--accept-shared-clients", "--accept-readers", spaces=other
+        )
+        assert (state, "only a reader has its position" in said) == (DONE, True), said
+        reader.close()
+    finally:
+        await asyncio.to_thread(reading.close)
     names = [await on_blue.cluster_name(), await on_green.cluster_name()]
     await on_green.post(f"/namespaces/{namespace.path}/replication", names[1:])
     state, said = await asyncio.to_thread(move, "--yes", "--accept-shared-clients")
@@ -118,6 +133,81 @@ async def test_a_move_from_which_nobody_could_come_back_is_refused(
         assert (state, text in said) == (status, True), said
     assert documents.newest("orders") == 1
     assert (await on_green.stats(topic))["subscriptions"] == {}
+
+
+class Consuming:
+    """A consumer in a process of its own that acknowledges what it gets; `url` is fixed, or a document's."""
+
+    PROGRAM = """
+import sys, pulsar
+from pulsar_fleet.clients.provider import DocumentProvider
+url, topic = sys.argv[1:]
+where = DocumentProvider(url, poll_seconds=0.2) if url.startswith("file:") else url
+client = pulsar.Client(where, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null"))
+consumer = client.subscribe(topic, "application", consumer_type=pulsar.ConsumerType.Shared)
+print("connected", flush=True)
+while True:
+    message = consumer.receive()
+    print(message.data().decode(), flush=True)
+    consumer.acknowledge(message)
+"""
+
+    def __init__(self, url: str, topic: TopicName, shell: Shell) -> None:
+        command = [sys.executable, "-c", self.PROGRAM, url, str(topic)]
+        self._process = subprocess.Popen(command, env=shell.environment, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "connected\n"
+
+    def kill(self) -> set[bytes]:
+        """What it had got."""
+        self._process.kill()
+        return {line.encode() for line in self._process.communicate()[0].splitlines()}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_nothing_is_lost_when_clients_die_start_or_stay_meanwhile(
+    shell: Shell,
+    documents: ConnectionDocuments,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    namespace = new_namespace()
+    topic = await make_linked_topic(on_blue, on_green, namespace)
+    blue, green = shell.sides
+    assert shell.run("clients", "set", "orders", blue, "--new", "--yes").state == DONE
+    document = shell.folder / "clients" / "orders.json"
+    with LiveApplication(document, topic).running() as live:
+        dying = await asyncio.to_thread(Consuming, document.as_uri(), topic, shell)
+        staying = await asyncio.to_thread(Consuming, str(on_blue.connection.service_url), topic, shell)
+        await live.publish_more(200)
+        words = ("--group", "orders", "--namespaces", str(namespace), "--arrival-minutes", "1", "--yes")
+        moving = asyncio.create_task(asyncio.to_thread(shell.run, "move-clients", blue, green, *words))
+        async with asyncio.timeout(60):
+            # In the middle of the move: subscriptions are on green, and the document leads to blue.
+            while "application" not in (await on_green.stats(topic))["subscriptions"]:
+                await asyncio.sleep(0.05)
+        got = dying.kill()
+        async with asyncio.timeout(60):
+            while documents.newest("orders") == 1:
+                await asyncio.sleep(0.05)
+        starting = await asyncio.to_thread(Consuming, document.as_uri(), topic, shell)
+        moved = await moving
+        # It is named, and gets on blue what the others get on green.
+        assert (moved.state, "1 on blue: consumer " in moved.err) == (PARTLY, True), moved.err
+        before = len(live.sent)
+        await live.publish_more(200)
+        await asyncio.sleep(2)
+        stayed = staying.kill()
+        log.info("%s of 200 came to the one that stayed too", len(stayed & {*live.sent[before:]}))
+        assert stayed & {*live.sent[before:]}
+        got |= starting.kill() | stayed
+        async with asyncio.timeout(30):
+            while live.lost - got:
+                await asyncio.sleep(0.2)
+    assert live.lost - got == set()
+    assert set(live.sent) <= got | live.received.keys()
 
 
 @pytest.mark.long

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,5 +98,7 @@ def test_a_document_is_followed_by_hosts_that_read_it(host: str, version: str, b
     other = client("b", host and f"{host}:5512", version)
     followed = followed_by([first, other], "orders", {"10.2.0.17", "::1"})
     assert (followed.by_all, str(other) in followed.why) == (by_all, not by_all)
+    reader = replace(first, role=Role.READER, subscription="reader-1")
+    assert "1 reader would lose the position" in followed_by([first, reader], "orders", {"::1"}).why
     assert not followed_by([first, other], "orders", ()).by_all
     assert not followed_by([], "orders", {"10.2.0.17"}).by_all

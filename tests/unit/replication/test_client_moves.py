@@ -15,16 +15,25 @@ import pytest
 from pulsar_fleet.cli.procedure import _named
 from pulsar_fleet.clients.document import ConnectionDocument
 from pulsar_fleet.clients.store import CLIENTS_VARIABLE, ConnectionDocuments
-from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, Cursor, Role, TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links import partition_stats
 from pulsar_fleet.messages.positions import Intervals, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
+from pulsar_fleet.migration.preflight import copied_policies
 from pulsar_fleet.procedures import client_moves, exact_moves
-from pulsar_fleet.procedures.moving_clients import publish, published_before
+from pulsar_fleet.procedures.moving_clients import (
+    client_risks,
+    measured_lag,
+    publish,
+    published_before,
+    transaction_risks,
+)
 from pulsar_fleet.procedures.procedure import Ended, Session, Unmet
+from pulsar_fleet.replication.doctor.changes import store_examination
+from pulsar_fleet.replication.doctor.model import Examination, LinkState, ReturnState
 from pulsar_fleet.replication.failover import client_move, read
 from pulsar_fleet.replication.failover.carry import CarriedCursor, CarriedPositions
 from pulsar_fleet.replication.failover.client_move import Departure, Movement
@@ -70,6 +79,89 @@ def client(name: str) -> ConnectedClient:
         version="4.2.4",
         since="",
     )
+
+
+@pytest.mark.parametrize(
+    ("counts", "namespaces", "wanted"),
+    [
+        ({"healthy": 2}, ("acme/orders",), "green had 17 entries alone; what"),
+        (
+            {"stalled": 1, "healthy": 1},
+            ("acme/orders",),
+            "green had 17 entries alone, with a replicator that was stall",
+        ),
+        ({"healthy": 1}, ("acme/others",), "green had 17 entries alone (not read: acme/orders); what"),
+    ],
+)
+def test_a_return_without_a_cluster_says_what_was_last_behind_on_it(
+    records: Path, counts: dict[str, int], namespaces: tuple[str, ...], wanted: str
+) -> None:
+    run = Run.open("return_clients/1")
+    assert measured_lag(run, None, MOVEMENT.back()) == ""
+    assert "was never measured" in measured_lag(run, "move_clients/1", MOVEMENT.back())
+    link = LinkState(source="green", target="blue", counts=counts, backlog=17)
+    state = ReturnState(group="orders", run="move_clients/1", replicators=link, namespaces=namespaces)
+    # The newest examination finds green away, and so has no row of the group.
+    for number, returns in enumerate([(state,), ()]):
+        watch = Run.open(f"watch_replication/{number}")
+        run.ledger.start_run(watch.id, "watch_replication", {"clusters": ["blue", "green"]})
+        read = Examination(
+            clusters=("blue", "green"), namespaces=1, counts=counts, returns=returns, read_at=1.8e9 + number
+        )
+        store_examination(watch, read)
+    said = measured_lag(run, "move_clients/1", MOVEMENT.back())
+    assert said.startswith("At 2027-01-15T08:00:00Z ")
+    assert wanted in said
+
+
+def test_readers_of_applications_are_refused_and_ours_are_not() -> None:
+    reader = replace(client("r0"), role=Role.READER, subscription="reader-1")
+    own = replace(reader, subscription="pulsar-fleet-1")
+    assert client_risks({"accept_shared_clients": False}, "orders", [client("c0"), own], {}, "") == []
+    # A run of an earlier release that goes on has no setting for it.
+    ((text, is_refused),) = client_risks({"accept_shared_clients": False}, "orders", [reader], {}, "")
+    assert (text.startswith(f'reader "r0" (10.0.0.1:5512, 4.2.4) on {TOPIC}: only a'), is_refused) == (True, True)
+    ((_, is_refused),) = client_risks({"accept_readers": True}, "orders", [reader, own], {}, "")
+    assert not is_refused
+
+
+@pytest.mark.parametrize(
+    ("enabled", "state", "conf", "wanted"),
+    [
+        ("false", "Ready", {}, []),
+        ("true", "NoSnapshot", {}, []),
+        ("true", "Ready", {}, [("applications use transactions there", True)]),
+        ("true", "Ready", {"accept_transactions": True}, [("applications use transactions there", False)]),
+        ("true", Unavailable("it is away."), {}, [("It is not known whether applications use transactions in", True)]),
+        (Unavailable("refused"), "Ready", {}, [("applications use transactions there", True)]),
+    ],
+)
+async def test_transactions_are_refused_as_far_as_they_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+    enabled: str | FleetError,
+    state: str | FleetError,
+    conf: dict[str, Any],
+    wanted: list[tuple[str, bool]],
+) -> None:
+    async def configuration() -> dict[str, str]:
+        if isinstance(enabled, FleetError):
+            raise enabled
+        return {"transactionCoordinatorEnabled": enabled}
+
+    async def topics(*_: object) -> list[TopicName]:
+        return [TOPIC]
+
+    async def read(*_: object) -> str | FleetError:
+        return state
+
+    monkeypatch.setattr(client_move, "topics_of", topics)
+    monkeypatch.setattr(copied_policies, "_state", read)
+    admin: Any = SimpleNamespace(runtime_configuration=configuration)
+    found = await transaction_risks(conf, admin, MOVEMENT.namespaces)
+    assert [(text in said, refused) for (said, refused), (text, _) in zip(found, wanted, strict=True)] == [
+        (True, refused) for _, refused in wanted
+    ]
+    assert all(str(TOPIC) in said for said, _ in found)
 
 
 def test_who_came_to_neither_cluster_is_awaited_for_a_minute() -> None:

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.statistics import OWN_READERS
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, Frame, WireConnection
@@ -85,7 +86,7 @@ class Subscription(Generic[Entry]):
         self._id = broker.next_id()
         request = broker.next_id()
         first = Position(after.ledger, after.entry + 1)
-        name = f"pulsar-fleet-{uuid.uuid4().hex}"
+        name = f"{OWN_READERS}{uuid.uuid4().hex}"
         subscribe = wire.subscribe(request, self._id, entry_range.topic, name, first, compacted=entry_range.compacted)
         broker.ask(request, subscribe, about=entry_range.topic)
 

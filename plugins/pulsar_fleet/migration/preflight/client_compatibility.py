@@ -258,6 +258,11 @@ def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collectio
     if others := [one for one in clients if one.host not in hosts or not can_follow_document(one.version)]:
         names = listed(dict.fromkeys(map(str, others)), _MOST)
         return Followed(False, f"{len(others):,} of {number} do not follow the document of {group}: {names}")
+    if readers := [one for one in clients if one.keeps_position]:
+        names = listed(dict.fromkeys(map(str, readers)), _MOST)
+        return Followed(
+            False, f"{counted(len(readers), 'reader')} would lose the position by the document of {group}: {names}"
+        )
     return Followed(True, f"all {number} are on hosts that read the document of {group}, so that they can return")
 
 
