@@ -138,11 +138,15 @@ def _headline(
     if moves is None or not finished:
         return "Every gate holds", "Nothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
+    came = [move for move in moves.moves if not move.strategy.is_moved_before]
+    arrived = (
+        f"{counted(sum(move.producers for move in came), 'producer')} and "
+        f"{counted(sum(move.consumers for move in came), 'consumer')} arrived. "
+    )
     return (
         f"Migrated {counted(len(finished), 'namespace')}, {counted(topics, 'topic')}, from {moves.blue} to "
         f"{moves.green}",
-        f"{counted(sum(move.producers for move in moves.moves), 'producer')} and "
-        f"{counted(sum(move.consumers for move in moves.moves), 'consumer')} arrived. {_verified(moves, verdicts)}",
+        f"{arrived if came else ''}{_verified(moves, verdicts)}",
     )
 
 

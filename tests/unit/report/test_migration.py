@@ -35,6 +35,12 @@ def test_a_redirect_says_that_it_drained_and_that_no_message_was_compared(run: R
     assert "0 messages" not in text
 
 
+def test_a_completed_move_counts_no_client_that_came(run: Run) -> None:
+    text = report(run, Strategy.COMPLETE, verdict="drained", messages=0)
+    assert "whose applications were there before" in text
+    assert "arrived" not in text
+
+
 def test_a_namespace_with_leftovers_needs_attention(run: Run) -> None:
     run.ledger.enter_phase(run.id, str(ORDERS), Phase.CLEANED.value)
     assert migration_report(run, {}).outcome is Outcome.ATTENTION
