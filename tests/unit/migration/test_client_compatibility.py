@@ -98,6 +98,9 @@ def test_a_document_is_followed_by_hosts_that_read_it(host: str, version: str, b
     other = client("b", host and f"{host}:5512", version)
     followed = followed_by([first, other], "orders", {"10.2.0.17", "::1"})
     assert (followed.by_all, str(other) in followed.why) == (by_all, not by_all)
+    written_in_full = replace(first, address="[0:0:0:0:0:0:0:1]:5513")
+    assert followed_by([written_in_full], "orders", {"::1"}).by_all
+    assert followed_by([client("b", "10.2.0.17:1", "2.11.4")], "orders", {"::ffff:10.2.0.17"}).by_all
     reader = replace(first, role=Role.READER, subscription="reader-1")
     assert "1 reader would lose the position" in followed_by([first, reader], "orders", {"::1"}).why
     assert not followed_by([first, other], "orders", ()).by_all

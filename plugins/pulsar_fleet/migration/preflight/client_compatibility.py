@@ -6,6 +6,7 @@ clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the thro
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -254,8 +255,8 @@ def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collectio
         return Followed(False, f"no host has read the document of {group} from Airflow's server lately")
     if not clients:
         return Followed(False, f"no client is connected, so nobody knows who follows the document of {group}")
-    number = counted(len(clients), "client")
-    if others := [one for one in clients if one.host not in hosts or not can_follow_document(one.version)]:
+    number, reading = counted(len(clients), "client"), {*map(_address, hosts)}
+    if others := [one for one in clients if _address(one.host) not in reading or not can_follow_document(one.version)]:
         names = listed(dict.fromkeys(map(str, others)), _MOST)
         return Followed(False, f"{len(others):,} of {number} do not follow the document of {group}: {names}")
     if readers := [one for one in clients if one.keeps_position]:
@@ -264,6 +265,15 @@ def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collectio
             False, f"{counted(len(readers), 'reader')} would lose the position by the document of {group}: {names}"
         )
     return Followed(True, f"all {number} are on hosts that read the document of {group}, so that they can return")
+
+
+def _address(host: str) -> str:
+    """One way to write an address: Java writes IPv6 in full, and a server may write IPv4 as `::ffff:10.2.0.17`."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def behaviour(version: str) -> Behaviour:
