@@ -52,7 +52,6 @@ FOLLOWS = ("Java", "Python")
 KINDS = (CHUNKED, TRANSACTED)
 CHUNKED_RATE = 10
 BETWEEN_SECONDS = 8.0
-# Of a transaction that hangs its producer hears after its time-out.
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
 WARM_SECONDS = 6.0
 READ_ON_SECONDS = 6.0

@@ -255,12 +255,9 @@ class WatchedFleet:
 
 def read_watched(ledger: Ledger, artefacts: Artefacts) -> tuple[WatchedFleet, ...]:
     """The newest examination of each set of clusters and selection, in the order of their names."""
-    query = sa.select(runs.c.run_id, runs.c.conf, runs.c.started_at).where(runs.c.procedure == REPLICATION_WATCH)
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(query.order_by(runs.c.started_at.desc()).limit(_WATCHES)).all()
     newest: dict[tuple[tuple[str, ...], tuple[str, ...]], WatchedFleet] = {}
-    for row in rows:
-        key = tuple(sorted(row.conf.get("clusters") or ())), tuple(sorted(row.conf.get("selection") or ()))
+    for row in _watch_runs(ledger):
+        key = _examined(row)
         # A run that has just begun, or failed before it had read anything, has no examination.
         if key not in newest and (stored := last_examination(Run(row.run_id, ledger, artefacts))):
             examination = stored[0]
@@ -272,6 +269,18 @@ def read_watched(ledger: Ledger, artefacts: Artefacts) -> tuple[WatchedFleet, ..
                 examination=examination,
             )
     return tuple(watched for _, watched in sorted(newest.items()))
+
+
+def _watch_runs(ledger: Ledger) -> Sequence[Any]:
+    """The last runs, the newest first."""
+    query = sa.select(runs.c.run_id, runs.c.conf, runs.c.started_at).where(runs.c.procedure == REPLICATION_WATCH)
+    with ledger.engine.connect() as connection:
+        return connection.execute(query.order_by(runs.c.started_at.desc()).limit(_WATCHES)).all()
+
+
+def _examined(row: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The connections and the selection of a run."""
+    return tuple(sorted(row.conf.get("clusters") or ())), tuple(sorted(row.conf.get("selection") or ()))
 
 
 def _read_at(examination: Examination, began: datetime) -> datetime:
@@ -298,31 +307,32 @@ def read_returns(
             rows.setdefault(row.run, []).append((row, fleet.read_at))
     for run, group in moved.items():
         if run in rows:
-            found[run] = _together(rows[run], group)
+            found[run] = _together(rows[run], group.published.namespaces)
     return found
 
 
-def last_return(ledger: Ledger, artefacts: Artefacts, run_id: str) -> tuple[ReturnState, datetime] | None:
-    """What the last examination that had both clusters says of the applications that a run has moved, however old."""
-    query = sa.select(runs.c.run_id, runs.c.started_at).where(runs.c.procedure == REPLICATION_WATCH)
-    with ledger.engine.connect() as connection:
-        rows = connection.execute(query.order_by(runs.c.started_at.desc()).limit(_WATCHES)).all()
-    for row in rows:
-        if stored := last_examination(Run(row.run_id, ledger, artefacts)):
-            examination = stored[0]
-            for state in examination.returns:
-                if state.run == run_id:
-                    return state, _read_at(examination, utc(row.started_at))
-    return None
+def last_return(
+    ledger: Ledger, artefacts: Artefacts, run_id: str, namespaces: Collection[str]
+) -> tuple[ReturnState, datetime] | None:
+    """What the last examinations that had both clusters say of the applications that a run has moved.
+
+    Of the last runs, however old they are: when the cluster has died, newer ones say nothing of it.
+    """
+    rows: dict[object, tuple[ReturnState, datetime]] = {}
+    for row in _watch_runs(ledger):
+        if _examined(row) not in rows and (stored := last_examination(Run(row.run_id, ledger, artefacts))):
+            read_at = _read_at(stored[0], utc(row.started_at))
+            rows.update({_examined(row): (state, read_at) for state in stored[0].returns if state.run == run_id})
+    return _together([*rows.values()], namespaces) if rows else None
 
 
-def _together(rows: Sequence[tuple[ReturnState, datetime]], group: Followed) -> tuple[ReturnState, datetime]:
+def _together(rows: Sequence[tuple[ReturnState, datetime]], names: Iterable[str]) -> tuple[ReturnState, datetime]:
     """What several examinations say, of which each may cover some namespaces of the group; as old as the oldest."""
     first = rows[0][0]
     counts: Counter[str] = Counter()
     for row, _ in rows:
         counts.update(row.replicators.counts)
-    if missing := {*group.published.namespaces} - {name for row, _ in rows for name in row.namespaces}:
+    if missing := {*names} - {name for row, _ in rows for name in row.namespaces}:
         counts["unknown"] += len(missing)
     backlog = max(row.replicators.backlog for row, _ in rows)
     together = replace(first, replicators=replace(first.replicators, counts=counts, backlog=backlog))

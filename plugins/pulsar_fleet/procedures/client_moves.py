@@ -228,13 +228,7 @@ async def return_clients(session: Session) -> Done | str:
     keep_clients(run, clients or departure_of(_moved(session)).clients)
     said = published_text(publish(run, why, documents, movement, expected), documents)
     _enter_phases(run, movement)
-    if carried:
-        return Done(said, carried)
-    later = left_behind_text(run, movement)
-    return (
-        f"{said} Positions are those that replication had carried: {uncarried}."
-        f"{f' {later[0].upper()}{later[1:]}.' if later else ''}"
-    )
+    return Done(said, carried) if carried else f"{said} Positions are those that replication had carried: {uncarried}."
 
 
 async def _carried_back(
@@ -407,8 +401,8 @@ def end(run: Run, conf: JsonObject, failed: Mapping[str, str]) -> Ending:
     said = [*([f"Lead them back: `{back}`"] if back else ()), *steps]
     if moved and (readers := readers_text(departure_of(run).clients)):
         said.append(f"{readers}.")
-    if movement and (later := left_behind_text(run, movement)):
-        said.append(f"{later[0].upper()}{later[1:]}")
+    if movement and (later := left_behind_text(run, movement, conf.get("run", ""))):
+        said.append(later)
     if elsewhere and published:
         said.append(f"Since then {published.text()}.")
     if back and movement and "group" in conf:

@@ -341,6 +341,7 @@ async def _come_to_rest(
     Returns what consumers have not acknowledged, the positions, and who is connected.
     """
     from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.cluster.polling import all_ended
     from pulsar_fleet.cluster.statistics import Role
     from pulsar_fleet.migration.cutover.namespace_cutover import wait_quiesced
     from pulsar_fleet.replication.failover.client_move import connected
@@ -356,7 +357,7 @@ async def _come_to_rest(
                 carrier.origin,
                 partitions,
                 _READY_SECONDS - 2 * _QUIESCE_SECONDS,
-                again=lambda: asyncio.gather(*(throttle.store_again() for throttle in throttles)),
+                again=lambda: all_ended(*(throttle.store_again() for throttle in throttles)),
             )
             if result.waiting:
                 raise PreconditionFailed(

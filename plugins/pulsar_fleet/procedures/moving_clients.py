@@ -5,7 +5,6 @@ For `move_clients`, `return_clients` and a migration.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING
 
@@ -147,26 +146,24 @@ def client_risks(
 async def transaction_risks(
     conf: JsonObject, origin: AdminClient, namespaces: Sequence[NamespaceName]
 ) -> list[tuple[str, bool]]:
-    """Topics in which transactions are used, or may be; and whether it forbids the move.
-
-    A call for each where the brokers have transactions; loads them.
-    """
-    from pulsar_fleet.migration.preflight.copied_policies import has_transactions, read_transacted
+    """Topics in which transactions were used, or may be, and whether it forbids the move. A call for each; loads it."""
+    from pulsar_fleet.migration.preflight.copied_policies import read_transacted
+    from pulsar_fleet.procedures.exact_moves import is_exact
     from pulsar_fleet.replication.failover.client_move import topics_of
 
-    if not await has_transactions(origin):
-        return []
     used, unread = await read_transacted(origin, await topics_of(origin, namespaces))
     is_refused, found = not conf.get("accept_transactions"), list[tuple[str, bool]]()
     if used:
         found.append(
             (
-                f"{listed(sorted(used), _MOST)}: applications use transactions there. One that is open when clients "
-                "move fails, and may hide what is stored behind it from consumers (observed). Stop these applications "
-                "and start them on the other cluster, or set accept_transactions.",
+                f"{listed(sorted(used), _MOST)}: transactions were used there at some time. One that is open when "
+                "clients move fails, and may hide what is stored behind it from consumers (observed). Stop these "
+                "applications until the clients are moved, and set accept_transactions; start them afterwards.",
                 is_refused,
             )
         )
+        if is_exact(conf):
+            found.append(("Transactions cannot be committed while producers are held: leave out 'exact'.", True))
     if unread:
         found.append(
             (
@@ -287,35 +284,35 @@ async def note_left_behind(session: Session, movement: Movement) -> Sequence[Top
 
     target, run = session.clusters["target"], session.run
     topics = await topics_of(target, movement.namespaces)
-    behind = replace(
-        await read_ends(target, movement.origin, topics), measured=measured_lag(run, session.conf.get("run"), movement)
-    )
+    behind = await read_ends(target, movement.origin, topics)
     run.artefacts.write_json(run.id, LEFT_BEHIND, behind.to_json())
     return topics
 
 
-def measured_lag(run: Run, moved_by: str | None, movement: Movement) -> str:
-    """What the cluster that clients leave had not replicated when that was last read; empty of a first move.
+def measured_lag(run: Run, moved_by: str, movement: Movement) -> str:
+    """What the cluster that clients left had not replicated when that was last read, as a sentence without its end.
 
-    :param moved_by: the run that has led them there.
+    :param moved_by: the run that had led them there.
     """
+    from pulsar_fleet.cluster.errors import FleetError
     from pulsar_fleet.fleet.records import last_return
     from pulsar_fleet.replication.doctor.model import State
 
-    if not moved_by:
-        return ""
-    if (last := last_return(run.ledger, run.artefacts, moved_by)) is None:
-        return (
-            f"How many messages {movement.origin} has alone was never measured: no run of watch_replication has read "
-            "both clusters since the move"
-        )
-    state, at = last
-    names = {*map(str, movement.namespaces)} - {*state.namespaces}
-    text = f"At {at:%Y-%m-%dT%H:%M:%SZ} {movement.origin} had {counted(state.replicators.backlog, 'entry')} alone"
+    unknown = f"How many messages {movement.origin} has alone is not known"
+    names = [*map(str, movement.namespaces)]
+    try:
+        last = last_return(run.ledger, run.artefacts, moved_by, names)
+    except (FleetError, OSError, ValueError) as error:
+        # The clients are led already: what cannot be read only leaves the report without this sentence.
+        return f"{unknown}: {error}"
+    if last is None:
+        return f"{unknown}: none of the last runs of watch_replication has read both clusters since they were led there"
+    (state, at), counts = last, last[0].replicators.counts
+    is_least = any(counts.get(one.value) for one in (State.MISSING, State.UNKNOWN))
+    number = counted(state.replicators.backlog, "entry")
+    text = f"At {at:%Y-%m-%dT%H:%M:%SZ} {movement.origin} had {'at least ' if is_least else ''}{number} alone"
     if (worst := state.replicators.worst) is not State.HEALTHY:
-        text = f"{text}, with a replicator that was {worst.value}"
-    if names:
-        text = f"{text} (not read: {listed(sorted(names))})"
+        text = f"{text}, with a replicator or namespace that was {worst.value}"
     return f"{text}; what was published there since may be added to that"
 
 
@@ -333,16 +330,21 @@ def present_before(session: Session) -> Mapping[TopicName, Collection[str]] | No
     return LeftBehind.from_json(stored).subscriptions if stored else None
 
 
-def left_behind_text(run: Run, movement: Movement) -> str:
-    """How to find out what was left behind, as a step of the report; empty where nothing was."""
-    from pulsar_fleet.replication.failover.late import LEFT_BEHIND, LeftBehind
+def left_behind_text(run: Run, movement: Movement, moved_by: str = "") -> str:
+    """What was left behind and how to find it, as sentences of the report; empty where nothing was.
 
-    if not (stored := run.stored(LEFT_BEHIND)):
+    :param moved_by: of a return, the run that it takes back.
+    """
+    from pulsar_fleet.replication.failover.late import LEFT_BEHIND
+
+    if not run.stored(LEFT_BEHIND):
         return ""
     late = command_line("late-messages", run.id)
-    measured = LeftBehind.from_json(stored).measured
-    when = f"when {movement.origin} is back, see which messages it had not replicated, and which came late: `{late}`"
-    return f"{measured}. W{when[1:]}" if measured else when
+    measured = f"{measured_lag(run, moved_by, movement)}. " if moved_by else ""
+    return (
+        f"{measured}When {movement.origin} is back, see which messages it had not replicated, and which came late: "
+        f"`{late}`"
+    )
 
 
 def published_text(made: Publication, documents: ConnectionDocuments) -> str:

@@ -93,7 +93,25 @@ async def test_a_rate_that_somebody_sets_meanwhile_stops_the_step_and_stays(
         await throttle.require_held()
         await throttle.apply()
         await throttle.require_held()
+        await throttle.store_again()
+        await throttle.require_held()
         await on_blue.post(f"/namespaces/{namespace.path}/publishRate", theirs)
         with pytest.raises(PreconditionFailed, match="Somebody has set the publish rate"):
             await throttle.require_held()
+        await throttle.store_again()
     assert await publish_rate(on_blue, namespace) == theirs
+
+
+async def test_a_rate_that_is_stored_again_while_the_step_gives_up_is_restored(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    await make_alone(on_blue, namespace)
+    original = await read_original_settings(on_blue, [namespace], "green")
+    async with Throttle(on_blue, namespace, original) as throttle:
+        await throttle.apply()
+        storing = asyncio.create_task(throttle.store_again())
+        await asyncio.sleep(0)
+        storing.cancel()
+    await asyncio.sleep(1)
+    assert await publish_rate(on_blue, namespace) is None

@@ -363,7 +363,7 @@ class QuiesceResult:
     stored: int = 0
 
     def text(self) -> str:
-        """`2 partitions have stored 812 entries since, 7 more are pending, most on persistent://…`."""
+        """`2 partitions stored 812 entries since, 7 more are pending, most on persistent://…`."""
         worst = max(self.waiting, key=lambda topic: self.waiting[topic].pending)
         pending = sum(writes.pending for writes in self.waiting.values())
         return (
@@ -400,17 +400,19 @@ async def wait_quiesced(
     first = waiting = await _read(admin, partitions)
     while waiting and loop.time() < began + seconds:
         await asyncio.sleep(_POLL_SECONDS)
-        now = await _read(admin, tuple(waiting))
-        ends |= {topic: writes.last for topic, writes in now.items() if is_quiesced(waiting[topic], writes)}
-        waiting = {topic: writes for topic, writes in now.items() if topic not in ends}
-        if waiting and again and due and loop.time() > began + due[0]:
-            result = QuiesceResult(ends, waiting, _stored(first, waiting))
-            log.info("%s: the throttle is stored once more", result.text())
+        before, waiting = waiting, await _read(admin, tuple(waiting))
+        ends |= {topic: writes.last for topic, writes in waiting.items() if is_quiesced(before[topic], writes)}
+        waiting = {topic: writes for topic, writes in waiting.items() if topic not in ends}
+        result = QuiesceResult(ends, waiting, _stored(first, waiting))
+        if again and due and loop.time() > began + due[0]:
             due.pop(0)
-            await again()
-        if waiting and loop.time() > logged + _LOG_SECONDS:
+            if _stored(before, waiting):
+                log.info("%s: the throttle is stored once more", result.text())
+                await again()
+                # What it lets through may be on its way to any of them.
+                ends, waiting = {}, await _read(admin, partitions)
+        elif waiting and loop.time() > logged + _LOG_SECONDS:
             logged = loop.time()
-            result = QuiesceResult(ends, waiting, _stored(first, waiting))
             log.info("publishes still in flight after %.0f s: %s", logged - began, result.text())
     return QuiesceResult(ends, waiting, _stored(first, waiting))
 

@@ -262,7 +262,9 @@ def followed_by(clients: Sequence[ConnectedClient], group: str, hosts: Collectio
     if readers := [one for one in clients if one.keeps_position]:
         names = listed(dict.fromkeys(map(str, readers)), _MOST)
         return Followed(
-            False, f"{counted(len(readers), 'reader')} would lose the position by the document of {group}: {names}"
+            False,
+            f"{counted(len(readers), 'reader')} would lose the position by the document of {group} (to accept it, name "
+            f"the strategy and set accept_readers): {names}",
         )
     return Followed(True, f"all {number} are on hosts that read the document of {group}, so that they can return")
 

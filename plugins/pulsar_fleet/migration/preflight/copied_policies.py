@@ -100,14 +100,6 @@ def may_transact(snapshot: Snapshot) -> bool:
     return not snapshot.brokers or any(broker.configuration.get(_SETTING) != "false" for broker in snapshot.brokers)
 
 
-async def has_transactions(admin: AdminClient) -> bool:
-    """The same of the broker that answers, by a call; True where its settings cannot be read."""
-    try:
-        return (await admin.runtime_configuration()).get(_SETTING) != "false"
-    except FleetError:
-        return True
-
-
 async def read_transacted(
     blue: AdminClient, partitions: Sequence[TopicName]
 ) -> tuple[frozenset[TopicName], tuple[Note, ...]]:

@@ -219,6 +219,7 @@ class Throttle:
         self._lifting: asyncio.Task[None] | None = None
         self._is_lifted = False
         self._rate = QUIESCED_RATE
+        self._storing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -230,9 +231,18 @@ class Throttle:
         await throttle_producers(self._blue, self._namespace, self._original, rate)
 
     async def store_again(self) -> None:
-        """Store the same rate of the namespace once more, where somebody has not lifted it: brokers then apply it."""
-        if not self._is_lifted and await publish_rate(self._blue, self._namespace) == self._rate:
+        """Store the same rate of the namespace once more, so that brokers apply it; not where it was lifted."""
+        # It ends before the rate is restored, also where the caller gives up: nobody would lift what is stored later.
+        self._storing = asyncio.create_task(self._store_again())
+        await asyncio.shield(self._storing)
+
+    async def _store_again(self) -> None:
+        if self._lifting and not self._is_lifted and await publish_rate(self._blue, self._namespace) == self._rate:
             await self._blue.post(_path(self._namespace, RATE), self._rate)
+
+    async def _end_storing(self) -> None:
+        if self._storing:
+            await asyncio.gather(self._storing, return_exceptions=True)
 
     async def require_held(self) -> None:
         """Refuse to go on without the throttle that was applied: lifted by itself, or by somebody else. A call."""
@@ -254,12 +264,14 @@ class Throttle:
         if self._lifting:
             self._lifting.cancel()
             await asyncio.gather(self._lifting, return_exceptions=True)
+        await self._end_storing()
         await restore_publish_rates(self._blue, self._namespace, self._original)
 
     async def _lift(self) -> None:
         await asyncio.sleep(MOST_THROTTLED_SECONDS)
         self._is_lifted = True
         log.warning("%s: the throttle is lifted after %.0f s", self._namespace, MOST_THROTTLED_SECONDS)
+        await self._end_storing()
         await restore_publish_rates(self._blue, self._namespace, self._original)
 
 

@@ -44,7 +44,6 @@ class LeftBehind(Document):
     :param ends: plain topic or partition → its last entry on `target` then; one without any is left out.
     :param subscriptions: topic → those that `target` had then: others are made by clients, which may skip messages.
     :param unread: topic → why its end is not known.
-    :param measured: what was known of the messages that `origin` had not replicated, as a sentence; empty: not asked.
     """
 
     SCHEMA_VERSION = 1
@@ -55,7 +54,6 @@ class LeftBehind(Document):
     ends: Mapping[TopicName, Position]
     subscriptions: Mapping[TopicName, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[TopicName, str] = field(default_factory=dict)
-    measured: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
