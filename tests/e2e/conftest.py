@@ -30,7 +30,7 @@ def airflow_with(
     ) -> Iterator[AirflowStack]:
         before = dict(os.environ)
         # A database of its own, not the one of the DAGs that run in this process.
-        del os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+        os.environ.pop("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", None)
         stack = AirflowStack.launch(tmp_path_factory.mktemp("airflow"), settings=settings, programs=programs)
         try:
             stack.wait_ready(*DAGS)
