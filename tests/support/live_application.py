@@ -77,8 +77,10 @@ class LiveApplication:
         self.gap = 0.0
         self._stopped = threading.Event()
         url = document if isinstance(document, str) else document.as_uri()
+        # A producer that moves before its consumer publishes what that gets on both clusters.
+        polls = (0.5, 0.05) if apart else (0.2,)
         self._clients = [
-            pulsar.Client(DocumentProvider(url, token=lambda: "t0", poll_seconds=0.2)) for _ in range(2 if apart else 1)
+            pulsar.Client(DocumentProvider(url, token=lambda: "t0", poll_seconds=seconds)) for seconds in polls
         ]
         self._producer = self._clients[0].create_producer(
             str(topic), send_timeout_millis=60_000, batching_enabled=False
