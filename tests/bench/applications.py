@@ -10,8 +10,8 @@ import math
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -164,6 +164,22 @@ def running(
         process.wait()
         if process.stdin is not None:
             process.stdin.close()
+
+
+def running_each(
+    stack: ExitStack,
+    commands: Mapping[str, Sequence[str]],
+    url: str,
+    flows: Mapping[str, Sequence[Flow]],
+    folder: Path,
+    document: str = "",
+) -> dict[str, Applications]:
+    """The applications of several clients, by their names, as `running`; their events lie beside the folder."""
+    started: dict[str, Applications] = {}
+    for client, command in commands.items():
+        file = folder.with_name(f"{folder.name}-{client}.events".replace(" ", "-"))
+        started[client] = stack.enter_context(running(command, url, flows[client], file, document))
+    return started
 
 
 def _lines(flows: Sequence[Flow]) -> Iterator[str]:

@@ -22,12 +22,11 @@ import pytest
 from tests.bench.applications import (
     CHUNKED,
     TRANSACTED,
-    Applications,
     Events,
     Flow,
     is_stuck,
     reading,
-    running,
+    running_each,
     silence,
     writers,
 )
@@ -144,7 +143,7 @@ async def test_clients_that_follow(tmp_path: Path, group: str, way: str) -> None
             following(sides, folder.with_suffix(".run"), namespaces, exact=way == EXACTLY) as moved,
             ExitStack() as stack,
         ):
-            started = _started(stack, clients, sides, flows, folder, moved.document)
+            started = running_each(stack, clients, sides.blue.require_service_url(), flows, folder, moved.document)
             await asyncio.sleep(WARM_SECONDS)
             await moved.replicate()
             if run := await moved.move_again():
@@ -172,7 +171,7 @@ async def flip(
     for client, client_flows in flows.items():
         await make(sides.blue, client_flows, _policies(client))
     with ExitStack() as stack:
-        started = _started(stack, clients, sides, flows, folder)
+        started = running_each(stack, clients, sides.blue.require_service_url(), flows, folder)
         await asyncio.sleep(WARM_SECONDS)
         after = max(AFTER_SECONDS.get(client.split(" ")[0], 20.0) for client in clients)
         if way == HAND:
@@ -192,22 +191,6 @@ async def flip(
             _count(row, applications.end(), flows[client], done.began, gone)
             row.fenced += sum(flow.topic in closed for flow in flows[client])
     return done.complaints
-
-
-def _started(
-    stack: ExitStack,
-    clients: Mapping[str, Sequence[str]],
-    sides: Sides,
-    flows: Mapping[str, Sequence[Flow]],
-    folder: Path,
-    document: str = "",
-) -> dict[str, Applications]:
-    started: dict[str, Applications] = {}
-    for client, command in clients.items():
-        file = folder.with_name(f"{folder.name}-{client}.events".replace(" ", "-"))
-        url = sides.blue.require_service_url()
-        started[client] = stack.enter_context(running(command, url, flows[client], file, document))
-    return started
 
 
 def _waivers(clients: Mapping[str, object]) -> list[Waiver]:

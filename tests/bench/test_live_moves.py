@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running, silence, writers
+from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running_each, silence, writers
 from tests.bench.clients_built import commands
 from tests.bench.flip_traffic import by_runbook, make, missing_on_green, new_sides
 from tests.bench.followed import Command, following
@@ -109,11 +109,7 @@ async def _started(
     folder: Path,
     document: str = "",
 ) -> dict[str, Applications]:
-    started: dict[str, Applications] = {}
-    for name, command in programs.items():
-        file = folder.with_name(f"{folder.name}-{name}.events".replace(" ", "-"))
-        url = sides.blue.require_service_url()
-        started[name] = stack.enter_context(running(command, url, flows[name], file, document))
+    started = running_each(stack, programs, sides.blue.require_service_url(), flows, folder, document)
     await asyncio.sleep(WARM_SECONDS)
     return started
 

@@ -56,13 +56,12 @@ def validate_migration(conf: JsonObject) -> None:
     """Refuse invalid settings of a migration."""
     from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.migration.procedure import Migration
-    from pulsar_fleet.settings.client_moves import FOLLOWED
+    from pulsar_fleet.settings.client_moves import OF_MIGRATION
 
     Migration.validate(conf)
-    accepted = ("accept_shared_clients", "accept_readers")
     if conf["group"]:
         asked(conf)
-    elif given := [name for name in (*FOLLOWED, *accepted, "exact") if conf.get(name)]:
+    elif given := [name for name in OF_MIGRATION if conf.get(name)]:
         raise InvalidRequest(f"{given[0]!r} is a setting of the strategy replicate_then_move_clients: leave it out.")
 
 

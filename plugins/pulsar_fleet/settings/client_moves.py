@@ -81,21 +81,25 @@ FOLLOWED = {
 }
 """The document that leads applications to a cluster."""
 
-ACCEPT_SHARED = setting(
-    False,
-    type="boolean",
-    title="Accept shared clients",
-    description="Go on although clients use topics of other namespaces too, or although that is unknown: if such a "
-    "client follows the document, it moves with all its topics.",
-)
+_ACCEPTED = {
+    "accept_shared_clients": setting(
+        False,
+        type="boolean",
+        title="Accept shared clients",
+        description="Go on although clients use topics of other namespaces too, or although that is unknown: if such a "
+        "client follows the document, it moves with all its topics.",
+    ),
+    "accept_readers": setting(
+        False,
+        type="boolean",
+        title="Accept readers",
+        description="Go on although readers are connected: only they have their position, and on the other cluster "
+        "they skip messages, or get them again.",
+    ),
+}
 
-ACCEPT_READERS = setting(
-    False,
-    type="boolean",
-    title="Accept readers",
-    description="Go on although readers are connected: only they have their position, and on the other cluster they "
-    "skip messages, or get them again.",
-)
+OF_MIGRATION = {**FOLLOWED, **_ACCEPTED, "exact": EXACT}
+"""What a migration asks that moves the clients of a group."""
 
 SETTINGS = {
     "origin": connection("pulsar_blue", "From", "The cluster that the clients leave."),
@@ -116,8 +120,7 @@ SETTINGS = {
         title="Accept lost messages",
         description="Go on although the target has no copy of messages that nobody has read.",
     ),
-    "accept_shared_clients": ACCEPT_SHARED,
-    "accept_readers": ACCEPT_READERS,
+    **_ACCEPTED,
     "accept_transactions": setting(
         False,
         type="boolean",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
-from pulsar_fleet.settings.client_moves import ACCEPT_READERS, ACCEPT_SHARED, EXACT, FOLLOWED
+from pulsar_fleet.settings.client_moves import OF_MIGRATION
 from pulsar_fleet.settings.scheduled import Scheduled
 from pulsar_fleet.settings.setting import Setting, setting
 from pulsar_fleet.settings.shared import approval, connection, namespaces, waivers
@@ -206,15 +206,7 @@ SETTINGS = {
         "connection document of this name. The time for draining is that in which they have to come. With auto: that "
         "strategy is chosen where every connected client reads the document from Airflow's server.",
     ),
-    **{
-        name: replace(one, group="Clients")
-        for name, one in {
-            **FOLLOWED,
-            "accept_shared_clients": ACCEPT_SHARED,
-            "accept_readers": ACCEPT_READERS,
-            "exact": EXACT,
-        }.items()
-    },
+    **{name: replace(one, group="Clients") for name, one in OF_MIGRATION.items()},
     **UNLOAD,
     "delete_inactive_topics_on_blue": _own(
         "delete_inactive_topics_on_blue",
