@@ -49,6 +49,7 @@ from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
 ENTER = Path(__file__).parent / "clients" / "enter.py"
 DRAIN_SECONDS = 90.0
 COPY_SECONDS = 60.0
+BROKERS = int(os.environ.get("PULSAR_FLEET_BENCH_BROKERS", "1"))
 
 
 @dataclass(slots=True)
@@ -192,7 +193,7 @@ def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
 
 
 @contextmanager
-def new_sides(folder: Path, *, brokers: int = 1, **settings: str) -> Iterator[Sides]:
+def new_sides(folder: Path, *, brokers: int = BROKERS, **settings: str) -> Iterator[Sides]:
     """Two new clusters: a flip by hand leaves blue in a state in which the next one would not be the same.
 
     :param brokers: of each cluster; with more than one the bookie is a process of its own.

@@ -3,6 +3,7 @@
 Half of the topics are used by Java clients and half by Python's, all four types of subscription each.
 PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250). PULSAR_FLEET_BENCH_TOPICS: how many (default 24).
 PULSAR_FLEET_BENCH_EXACT: 1 holds the producers while clients move.
+PULSAR_FLEET_BENCH_BROKERS: brokers of each cluster (default 1).
 PULSAR_FLEET_BENCH_CLIENTS: Java and Python by their beginnings (default "Java 4.2.4,Python").
 """
 
