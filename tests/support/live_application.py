@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 _HELD = 7
-"""Every so many messages one stays unacknowledged, up to three."""
+"""Every so many messages one stays unacknowledged, up to `holds`."""
 
 
 async def make_linked_topic(first: AdminClient, second: AdminClient, namespace: NamespaceName) -> TopicName:
@@ -63,14 +63,25 @@ async def unread(admin: AdminClient, topic: str, subscription: str, wanted: set[
 class LiveApplication:
     """A producer and a consumer that follow a document.
 
-    :param document: a file, or where a server has it, with the token `t0`.
+    :param document: a file, or where a server has it, with the token `t0`. Or the service URL of a cluster: then it
+        follows none.
     :param replicated: brokers replicate the state of its subscription.
     :param apart: they have a client each, and so no connection in common.
+    :param subscription: its own; `first`: the number of its first message, where two of them share a topic.
     """
 
     def __init__(
-        self, document: Path | str, topic: TopicName, *, replicated: bool = False, apart: bool = False
+        self,
+        document: Path | str,
+        topic: TopicName,
+        *,
+        replicated: bool = False,
+        apart: bool = False,
+        subscription: str = "application",
+        first: int = 0,
+        holds: int = 3,
     ) -> None:
+        self._first, self._holds = first, holds
         self.sent: list[bytes] = []
         self.received: Counter[bytes] = Counter()
         self.held: set[bytes] = set()
@@ -80,14 +91,17 @@ class LiveApplication:
         # A producer that moves before its consumer publishes what that gets on both clusters.
         polls = (0.5, 0.05) if apart else (0.2,)
         self._clients = [
-            pulsar.Client(DocumentProvider(url, token=lambda: "t0", poll_seconds=seconds)) for seconds in polls
+            pulsar.Client(
+                url if url.startswith("pulsar://") else DocumentProvider(url, token=lambda: "t0", poll_seconds=seconds)
+            )
+            for seconds in polls
         ]
         self._producer = self._clients[0].create_producer(
             str(topic), send_timeout_millis=60_000, batching_enabled=False
         )
         self._consumer = self._clients[-1].subscribe(
             str(topic),
-            "application",
+            subscription,
             consumer_type=pulsar.ConsumerType.Shared,
             initial_position=pulsar.InitialPosition.Earliest,
             replicate_subscription_state_enabled=replicated,
@@ -134,7 +148,7 @@ class LiveApplication:
     def _publish(self) -> None:
         last = time.monotonic()
         while not self._stopped.wait(0.01):
-            content = b"%d" % len(self.sent)
+            content = b"%d" % (self._first + len(self.sent))
             self._producer.send(content)
             self.sent.append(content)
             self.gap, last = max(self.gap, time.monotonic() - last), time.monotonic()
@@ -142,15 +156,16 @@ class LiveApplication:
     def _receive(self) -> None:
         # So long after the end what is missing is lost.
         end = math.inf
-        while not self._stopped.is_set() or (self.lost and time.monotonic() < end):
-            end = min(end, time.monotonic() + 30.0) if self._stopped.is_set() else math.inf
+        # The publisher may store one more message after it was told to stop.
+        while (publishing := self._threads[0].is_alive()) or (self.lost and time.monotonic() < end):
+            end = math.inf if publishing else min(end, time.monotonic() + 30.0)
             try:
                 message = self._consumer.receive(500)
             except pulsar.Timeout:
                 continue
             content = message.data()
             self.received[content] += 1
-            if len(self.held) < 3 and int(content) % _HELD == _HELD - 1:
+            if len(self.held) < self._holds and int(content) % _HELD == _HELD - 1:
                 self.held.add(content)
             elif content not in self.held:
                 self._consumer.acknowledge(message)

@@ -617,6 +617,7 @@ INVENTORY: tuple[Group, ...] = (
             "certificate-not-trusted": ("both authorities",),
             "client-cannot-follow": ("upgrade this application",),
             "moved-topic-not-linked": ("replicate them in both directions first",),
+            "clients-not-led-to-green": ("move them with move_clients first",),
             "subscription-missing-on-green": ("if its application has unsubscribed",),
             "clients-led-to-blue": (
                 "with move_clients before",

@@ -89,7 +89,16 @@ class Shell:
 
     def interrupted(self, *words: object, after: str) -> Said:
         """Ctrl-C as soon as the command says `after` on stderr."""
-        process = subprocess.Popen(
+        with self.begun(*words) as process:
+            assert process.stderr is not None
+            assert any(after in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+        return Said(process.returncode, out, err)
+
+    def begun(self, *words: object) -> subprocess.Popen[str]:
+        """A command that runs until its caller ends it."""
+        return subprocess.Popen(
             self.command(*words),
             env=self.environment,
             cwd=self.folder,
@@ -98,25 +107,11 @@ class Shell:
             stderr=subprocess.PIPE,
             text=True,
         )
-        with process:
-            assert process.stderr is not None
-            assert any(after in line for line in process.stderr)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate()
-        return Said(process.returncode, out, err)
 
     def killed(self, *words: object, after: str) -> str:
         """Killed as soon as the command says `after` on stderr; returns what stderr had until then."""
         said = ""
-        with subprocess.Popen(
-            self.command(*words),
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with self.begun(*words) as process:
             assert process.stderr is not None
             while after not in said and (line := process.stderr.readline()):
                 said += line

@@ -174,6 +174,11 @@ async def _require_open(blue: AdminClient, run: Run, move: Move) -> None:
             f"{len(terminated)} of {len(move.partitions)} partitions of {move.namespace} are terminated, first "
             f"{terminated[0]}: nothing was undone. Finish the migration, then run fail_back_namespaces."
         )
+    if run.ledger.entered(run.id, str(move.namespace), Phase.RETURN_ENDED):
+        raise PreconditionFailed(
+            f"The cut-over of {move.namespace} has begun: what applications write on the new cluster does not come to "
+            f"{blue.connection.name} any more. Nothing was undone. Finish the migration (clear cut_over, or --resume)."
+        )
     if run.ledger.entered(run.id, str(move.namespace), Phase.CUT_OVER):
         # To undo what it prepared would delete what applications use now.
         raise PreconditionFailed(

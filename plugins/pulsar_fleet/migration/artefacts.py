@@ -33,6 +33,8 @@ MOVEMENT = "movement.json"
 """Where a connection document leads the applications of a group."""
 BOTH_WAYS = "both-ways.json"
 """Namespace → what of green listed blue before the run let it replicate back."""
+RETURN_ENDED = "return-ended.json"
+"""Namespace → what blue had confirmed of each topic of green when that ended to replicate back."""
 REPOINT_STATE = "repoint-state.json"
 
 ABORTED = "aborted.json"

@@ -24,6 +24,8 @@ class Phase(StrEnum):
     FROZEN = "frozen"
     REPLICATED = "replicated"
     QUIESCED = "quiesced"
+    RETURN_ENDED = "return_ended"
+    """Green replicates to blue no more, and who is on blue still is not redirected yet."""
     MOVED = "moved"
     """Applications were led to green by their connection document, and can return: both clusters go on."""
     CUT_OVER = "cut_over"
@@ -61,6 +63,9 @@ class Strategy(StrEnum):
     """Applications were moved to green before, and both clusters replicate to each other: blue refuses producers, and
     no message goes back any more."""
 
+    COMPLETE_AND_REDIRECT = "complete_move_and_redirect"
+    """As `COMPLETE`, and clients that are on blue still are redirected to green by the flag of the namespace."""
+
     @property
     def copies(self) -> bool:
         """Whether messages are replicated to green."""
@@ -69,7 +74,12 @@ class Strategy(StrEnum):
     @property
     def redirects(self) -> bool:
         """Whether blue redirects the clients to green; otherwise their owners change their configuration."""
-        return self in (Strategy.REDIRECT, Strategy.REPLICATE, Strategy.WHOLE_CLUSTER)
+        return self in (
+            Strategy.REDIRECT,
+            Strategy.REPLICATE,
+            Strategy.WHOLE_CLUSTER,
+            Strategy.COMPLETE_AND_REDIRECT,
+        )
 
     @property
     def ends_blue(self) -> bool:
@@ -84,7 +94,12 @@ class Strategy(StrEnum):
     @property
     def is_moved_before(self) -> bool:
         """Whether applications are on green before the run begins: positions there are those of its consumers."""
-        return self is Strategy.COMPLETE
+        return self in (Strategy.COMPLETE, Strategy.COMPLETE_AND_REDIRECT)
+
+    @property
+    def redirects_rest(self) -> bool:
+        """Whether blue redirects who is there still when other applications were moved before."""
+        return self.is_moved_before and self.redirects
 
     @property
     def compares(self) -> bool:
@@ -98,7 +113,7 @@ class Strategy(StrEnum):
         Where blue serves its terminated topics, an application that restarts there would create a removed one again,
         from the earliest message. The flag of a namespace removes them (observed, 4.0 to 5.0).
         """
-        return self not in (Strategy.REDIRECT, Strategy.REPLICATE)
+        return self not in (Strategy.REDIRECT, Strategy.REPLICATE, Strategy.COMPLETE_AND_REDIRECT)
 
     @property
     def flags_cluster(self) -> bool:
@@ -140,6 +155,8 @@ def reversal_text(phase: Phase) -> str:
             )
         case Phase.MOVED:
             return "return_clients leads the applications back; then abort undoes the rest"
+        case Phase.RETURN_ENDED:
+            return "applications cannot return, and others are on the old cluster still: finish this run"
         case Phase.QUIESCED:
             return (
                 "abort undoes everything while no topic is terminated; brokers terminate topics within one check period"

@@ -31,6 +31,7 @@ from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.proof.reader import Job, ProofReader
 from pulsar_fleet.migration.repoint.both_ways import begun_back, may_have_led
+from pulsar_fleet.migration.repoint.terminate import CarryLeft
 from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.scope import parse_scope, resolve
@@ -143,11 +144,17 @@ class _Procedure(ABC):
         return ProofReader(job=job, job_above=request.spark_above_entries, max_bytes_per_second=limit)
 
     async def cut_over(
-        self, moves: Moves, original: OriginalSettings, *, stopping: Callable[[], bool] = lambda: False
+        self,
+        moves: Moves,
+        original: OriginalSettings,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+        carry_left: CarryLeft | None = None,
     ) -> Reference:
         """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return.
 
         :param stopping: asked before each namespace: whether a person wants to stop.
+        :param carry_left: as of `wave_cutover.cut_over`.
         """
         return await steps.cut_over(
             self.sides,
@@ -158,6 +165,7 @@ class _Procedure(ABC):
             individually_acknowledged=self._individually_acknowledged,
             proof_max_age_minutes=float(self.request.proof_max_age_minutes),
             stopping=stopping,
+            carry_left=carry_left,
         )
 
     @property
@@ -404,7 +412,7 @@ class Failback(_Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
-        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER, Strategy.MOVE_CLIENTS, Strategy.COMPLETE):
+        if request.strategy not in ("auto", Strategy.REDIRECT, Strategy.REPLICATE):
             raise InvalidRequest(
                 f"A failback has no strategy {request.strategy!r}: the namespaces go back one by one. Set "
                 "'redirect', 'replicate_then_switch' or 'auto'."

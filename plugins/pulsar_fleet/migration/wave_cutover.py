@@ -42,7 +42,7 @@ from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
 from pulsar_fleet.migration.repoint.steps import RepointState, read_state
-from pulsar_fleet.migration.repoint.terminate import terminate_namespace
+from pulsar_fleet.migration.repoint.terminate import CarryLeft, redirect_left, terminate_namespace
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
@@ -136,6 +136,7 @@ async def cut_over(
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
     proof_max_age_minutes: float | None = None,
     stopping: Callable[[], bool] = lambda: False,
+    carry_left: CarryLeft | None = None,
 ) -> Reference:
     """Cut over every namespace; one that is cut over already is only confirmed, by the cluster.
 
@@ -147,6 +148,8 @@ async def cut_over(
     :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
     :param stopping: asked before each namespace: whether a person wants to stop.
+    :param carry_left: carries the positions of subscriptions that are read on blue only, where applications were moved
+        before and the rest is redirected.
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
@@ -173,6 +176,7 @@ async def cut_over(
             individually_acknowledged=individually_acknowledged,
             proof_max_age_minutes=proof_max_age_minutes,
             stopping=stopping,
+            carry_left=carry_left,
         )
         await (wave.all_at_once() if any(move.strategy.flags_cluster for move in moves.moves) else wave.one_by_one())
         return run.artefacts.write_json(run.id, CUT_OVER, wave.done())
@@ -192,6 +196,7 @@ class _WaveCutOver:
     individually_acknowledged: IndividuallyAcknowledged
     proof_max_age_minutes: float | None
     stopping: Callable[[], bool]
+    carry_left: CarryLeft | None
 
     def done(self) -> dict[str, JsonObject]:
         """Namespace → what its cut-over did."""
@@ -234,7 +239,8 @@ class _WaveCutOver:
         if done and not unterminated:
             return None
         # Applications have written to a copy that their owners connected them to.
-        proven = move.strategy.redirects and len(unterminated) == len(move.partitions)
+        proven = move.strategy.redirects and not move.strategy.is_moved_before
+        proven = proven and len(unterminated) == len(move.partitions)
         if self.proof_max_age_minutes and proven:
             await require_fresh(self.blue, self.green, move, self.run, max_age_minutes=self.proof_max_age_minutes)
         return unterminated
@@ -253,7 +259,7 @@ class _WaveCutOver:
     async def _cut_over(self, move: Move, unterminated: Sequence[TopicName], flag: ClusterFlag | None = None) -> None:
         run, name = self.run, str(move.namespace)
         await renew(self.sides, run, [name])
-        if move.strategy.redirects and len(unterminated) == len(move.partitions):
+        if move.strategy.redirects and not move.strategy.is_moved_before and len(unterminated) == len(move.partitions):
             # As late as possible: their minute as inactive topics begins again.
             try:
                 await keep_unused(self.green, move.partitions)
@@ -273,12 +279,17 @@ class _WaveCutOver:
         if not move.strategy.redirects:
             self._store(await terminate_namespace(cut_over, self.watched.namespace(name)))
             return
+        require_clients = partial(require_following_clients, run, self.moves, name)
+        if move.strategy.redirects_rest:
+            assert self.carry_left is not None, f"{move.strategy} belongs to a migration"
+            self._store(await redirect_left(cut_over, self.redirect, require_clients, self.carry_left))
+            return
         known = with_clients(move, stored_clients(run, replace(self.moves, moves=(move,))))
         result = await replace(cut_over, move=known).redirect(
             self.redirect,
             cluster_flag=flag,
             individually_acknowledged=self.individually_acknowledged,
-            require_clients=partial(require_following_clients, run, self.moves, name),
+            require_clients=require_clients,
         )
         self._store(result)
 

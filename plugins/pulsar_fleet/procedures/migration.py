@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.procedures.moving_clients import (
     asked,
+    carry_left,
     check_clients,
     late_text,
     lead_clients,
@@ -269,7 +270,7 @@ async def cut_over(session: Session) -> Said:
     run = run_of(session)
     if run.moves.move_clients:
         return await lead_clients(session, _migration(session))
-    await run.cut_over(run.moves, run.original, stopping=session.stopping)
+    await run.cut_over(run.moves, run.original, stopping=session.stopping, carry_left=partial(carry_left, run))
     return listed([move.namespace for move in run.moves.moves])
 
 
@@ -548,7 +549,11 @@ MIGRATION = Procedure(
         Step(
             "wait_repointed",
             wait_repointed,
-            wait=_wait("repoint_timeout_minutes", "applications are still on the old cluster", wait_repointed),
+            wait=_wait(
+                "repoint_timeout_minutes",
+                "applications are still on the old cluster, or a position cannot be carried",
+                wait_repointed,
+            ),
             reached=_SWITCHED,
         ),
         *switching("blue", "green"),

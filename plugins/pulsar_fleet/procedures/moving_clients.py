@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.cluster.names import NamespaceName, TopicName
+    from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
     from pulsar_fleet.cluster.statistics import ConnectedClient
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.model import Move, Moves
     from pulsar_fleet.migration.procedure import Failback, Migration
+    from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor
     from pulsar_fleet.replication.failover.carry import CarriedPositions
-    from pulsar_fleet.replication.failover.client_move import Arrival, Departure, Movement
+    from pulsar_fleet.replication.failover.client_move import Arrival, Departure, Left, Movement
 
 _MOST = 5
 _REACH_SECONDS = 3.0
@@ -513,25 +514,72 @@ async def look_moved(session: Session, migration: Migration) -> str | NotYet | U
 async def look_left_blue(run: Migration | Failback) -> tuple[bool, str]:
     """Whether applications that were moved before have all left the old cluster, and who has not.
 
-    Of a subscription that is read there the position is carried, as of one that the new cluster lacks.
+    Of a subscription that is read there the position is carried, as of one that the new cluster lacks. Where the rest
+    is redirected, nobody has to leave before.
     """
-    from pulsar_fleet.clients.store import led_since, publications, require_led_from
     from pulsar_fleet.migration.model import Moves, Phase
-    from pulsar_fleet.migration.prepare.target import store_reserved_subscriptions
     from pulsar_fleet.migration.resumption import Reached
-    from pulsar_fleet.replication.failover.client_move import look_left
+    from pulsar_fleet.replication.failover.client_move import carry_idle
 
-    moves, departure = run.moves, departure_of(run.run)
+    moves = run.moves
     moved = tuple(move for move in moves.moves if move.strategy.is_moved_before)
-    waiting = Reached.of(run.run).before(Moves(moves.blue, moves.green, moved), Phase.CUT_OVER)
-    if not waiting.moves:
+    waiting = Reached.of(run.run).before(Moves(moves.blue, moves.green, moved), Phase.CUT_OVER).moves
+    redirected = any(move.strategy.redirects for move in moved)
+    if redirected:
+        # Such a cut-over ends the replication to blue before it looks: from its begin on only that one does.
+        begun = [
+            move for move in waiting if run.run.ledger.entered(run.run.id, str(move.namespace), Phase.RETURN_ENDED)
+        ]
+        waiting = tuple(move for move in waiting if move not in begun)
+    if not waiting:
         return True, f"nobody returns to {moves.blue} any more"
     await run.keep_lease()
-    names, published = [move.namespace for move in waiting.moves], publications()
+    left = await _look_left(run, [move.namespace for move in waiting], {})
+    is_done = not left.problem if redirected else left.is_done
+    if is_done:
+        await carry_idle(run.sides.blue, run.sides.green, [move.namespace for move in waiting], departure_of(run.run))
+    return is_done, left.line(moves.blue)
+
+
+async def carry_left(
+    run: Migration | Failback, namespace: NamespaceName, confirmed: Mapping[TopicName, Position]
+) -> list[TransferredCursor]:
+    """Carry the positions of subscriptions that are read on the old cluster only, right before it redirects.
+
+    :param confirmed: as of `CarryLeft`.
+    :raises PreconditionFailed: messages would be lost.
+    """
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor
+
+    left = await _look_left(run, [namespace], confirmed)
+    if left.problem:
+        raise PreconditionFailed(f"{left.line(run.moves.blue)}. No client was redirected. Then clear cut_over.")
+    return [
+        TransferredCursor(
+            topic=cursor.topic,
+            subscription=cursor.subscription,
+            unread=cursor.unread,
+            carried=cursor.carried,
+            redelivered=cursor.repeated + cursor.again,
+        )
+        for cursor in left.carried
+        if not cursor.used
+    ]
+
+
+async def _look_left(
+    run: Migration | Failback, names: list[NamespaceName], confirmed: Mapping[TopicName, Position]
+) -> Left:
+    from pulsar_fleet.clients.store import led_since, publications, require_led_from
+    from pulsar_fleet.migration.prepare.target import store_reserved_subscriptions
+    from pulsar_fleet.replication.failover.client_move import look_left
+
+    moves, departure, published = run.moves, departure_of(run.run), publications()
     require_led_from(moves.blue, [*map(str, names)], published)
     since = led_since(moves.green, [*map(str, names)], published)
-    left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since)
+    left = await look_left(run.sides.blue, run.sides.green, names, departure, led_since=since, confirmed=confirmed)
     # An abort deletes those that nobody uses.
     store_reserved_subscriptions(run.run, left.created)
     run.run.artefacts.write_json(run.run.id, DEPARTURE, departure.to_json())
-    return left.is_done, left.line(moves.blue)
+    return left

@@ -119,6 +119,8 @@ def _headline(
         migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
         cut = "led to the new cluster" if moves and moves.move_clients else "cut over"
         state = f"Already {cut}: {listed(migrated)}." if migrated else f"No namespace was {cut}: nothing lost."
+        if ended := [name for name, phase in reached.items() if phase is Phase.RETURN_ENDED]:
+            state = f"Applications of {listed(ended)} cannot return any more, and who stayed is not redirected yet."
         if moves and moves.move_clients and not migrated and any(entry.phase == Phase.MOVED for entry in phases):
             state = f"They were led to {moves.green} and back: both clusters replicate until this run is undone."
         return failure_line(failed), f"{state}{failure_details(failed)}"
@@ -212,9 +214,13 @@ def _phase_table(phases: Sequence[RecordedPhase]) -> str:
 
 def _switches(moves: Moves, switched: JsonObject) -> str:
     lines: list[str] = []
+    redirected = {str(move.namespace) for move in moves.moves if move.strategy.redirects_rest}
     for name, result in switched.items():
         if result.get("repointed"):
             lines += _repointed(name, moves.blue, result)
+            continue
+        if name in redirected:
+            lines += _redirected_rest(name, moves, result)
             continue
         lines.append(
             f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(moves.green, result)}"
@@ -251,6 +257,20 @@ def _repointed(name: str, blue: str, result: JsonObject) -> Iterator[str]:
         yield (
             f"* `{cursor['subscription']}` on `{cursor['topic']}`: "
             + (f"{counted(twice, 'entry')} delivered on both clusters." if twice else "nothing delivered twice.")
+        )
+
+
+def _redirected_rest(name: str, moves: Moves, result: JsonObject) -> Iterator[str]:
+    """What subscriptions continue with that nobody had read on green, where other applications had moved before."""
+    yield (
+        f"`{name}`: {moves.blue} redirects to {moves.green} who was there still, and {moves.green} replicates to it "
+        f"no more. Producers on {moves.blue} were throttled for {result['throttled_seconds']:.1f} s."
+    )
+    for cursor in result["cursors"]:
+        yield (
+            f"* `{cursor['subscription']}` on `{cursor['topic']}`, which nobody had read on {moves.green}, continues "
+            f"there with {counted(cursor['unread'], 'unread entry')}. Up to "
+            f"{counted(cursor['redelivered'], 'entry')} may be delivered on both clusters."
         )
 
 

@@ -138,6 +138,7 @@ SETTINGS = {
         "replicate_then_redirect_cluster",
         "replicate_then_move_clients",
         "complete_move",
+        "complete_move_and_redirect",
         copying="copy all stored messages, as docs/migration_strategies.md describes",
     ),
     "wave_namespaces": _own(
@@ -194,8 +195,8 @@ SETTINGS = {
         title="Time for connecting applications to green, minutes",
         group="How",
         description="With replicate_then_repoint and complete_move, how long the run waits until the applications have "
-        "left blue; after "
-        "it the run fails, names those that have not, and has terminated nothing.",
+        "left blue; with complete_move_and_redirect, until every position can be carried. After it the run fails, "
+        "names what it waited for, and has terminated nothing.",
     ),
     "group": _own(
         "group",

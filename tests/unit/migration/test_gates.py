@@ -121,6 +121,10 @@ def completing(findings: View) -> View:
     return replace(findings, strategies={NAME: Strategy.COMPLETE})
 
 
+def redirecting_rest(findings: View) -> View:
+    return replace(findings, strategies={NAME: Strategy.COMPLETE_AND_REDIRECT})
+
+
 def moving_clients(findings: View) -> View:
     expected = replace(findings.expected, group="orders")
     return replace(findings, strategies={NAME: Strategy.MOVE_CLIENTS}, expected=expected)
@@ -365,6 +369,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     ("moved-topic-not-linked", completing),
+    ("clients-not-led-to-green", lambda base: redirecting_rest(both_ways(stats(**COPIED)(base)))),
     ("clients-led-to-green", led_to_green),
     ("clients-led-to-green", lambda base: moving_clients(led_to_green(base))),
     ("clients-led-to-blue", lambda base: with_facts(base, led_to_blue=("orders",))),
@@ -532,6 +537,7 @@ NEAREST: dict[str, Spoil] = {
     "subscription-missing-on-green": lambda base: read_lately(led_to_green(base)),
     "clients-led-to-green": lambda base: repointed(led_to_green(base)),
     "clients-led-to-blue": led_to_green,
+    "clients-not-led-to-green": lambda base: redirecting_rest(led_to_green(both_ways(stats(**COPIED)(base)))),
     # Read before the applications moved.
     "read-on-blue-since": lambda base: completing(read_lately(with_facts(base, led_to_green="…", led_since=2_000))),
     "unread-not-copied": lambda base: replicating(
@@ -580,6 +586,14 @@ NEAREST: dict[str, Spoil] = {
 @pytest.mark.parametrize("id_", NEAREST)
 def test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong(id_: str) -> None:
     assert id_ not in ids(NEAREST[id_](view()))
+
+
+def test_who_has_stayed_on_blue_is_redirected_when_the_move_is_completed() -> None:
+    base = led_to_green(both_ways(view()))
+    redirecting = redirecting_rest(base)
+    assert "clients-led-to-green" in ids(replace(base, strategies={NAME: Strategy.REPLICATE}))
+    assert "clients-led-to-green" not in ids(redirecting)
+    assert "client-cannot-follow" in ids(stats(version="2.11.4")(redirecting))
 
 
 def test_every_fault_has_a_nearest_state() -> None:

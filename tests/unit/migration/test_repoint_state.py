@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, repeat
+from typing import cast
 
 import pytest
+from tests.support.drain_states import stats as document_of
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
+from pulsar_fleet.migration.repoint import terminate
 from pulsar_fleet.migration.repoint.steps import (
     SETTLED_SECONDS,
     NamespaceWatch,
@@ -103,3 +108,28 @@ def test_only_namespaces_that_are_not_left_are_named() -> None:
     assert progress_line([gone, here], CLUSTERS).startswith(
         "1 of 2 namespaces left east · acme/audit: 1 of 4 clients on east"
     )
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "left"),
+    [
+        ([0], {}),
+        ([5, 3, 0], {}),
+        # Its connection is held: no acknowledgment is read.
+        ([5, 3], {(str(TOPIC), "read"): 3}),
+    ],
+    ids=["at once", "read", "held"],
+)
+async def test_the_cut_over_waits_for_acknowledgments_only_while_they_come(
+    monkeypatch: pytest.MonkeyPatch, backlogs: list[int], left: dict[tuple[str, str], int]
+) -> None:
+    answers = chain(backlogs, repeat(backlogs[-1]))
+
+    async def looked(*_: object) -> dict[TopicName, TopicStats]:
+        # Of a subscription without consumers nobody waits for anything.
+        return {TOPIC: TopicStats.of(TOPIC, document_of(read=(next(answers), ["one"]), idle=(9, [])))}
+
+    monkeypatch.setattr(terminate, "required_stats", looked)
+    monkeypatch.setattr(terminate, "_SETTLED_SECONDS", 0.05)
+    monkeypatch.setattr(terminate, "_POLL_SECONDS", 0.01)
+    assert await terminate.wait_read(cast(AdminClient, None), [TOPIC]) == left

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.migration.cutover import termination
 from pulsar_fleet.migration.cutover.termination import (
+    CheckPeriods,
     Terminations,
+    confirm_termination,
     ended_by_owner,
     incomplete_text,
     is_moved,
@@ -40,6 +43,26 @@ END = Position(7, 4)
 OPEN: JsonObject = {"version": 1}
 BY_OWNER: JsonObject = {"terminatedPosition": {"ledgerId": 7, "entryId": 4}}
 BY_FLAG: JsonObject = {**BY_OWNER, "properties": {"migrated": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "advice"),
+    [
+        (Strategy.REPLICATE, "Clear it to keep the namespace on east"),
+        # What is written on green by now is not on blue: nobody is to stay there.
+        (Strategy.COMPLETE_AND_REDIRECT, "The flag is set. Let brokers whose check is on serve them, and run again."),
+    ],
+)
+async def test_a_flag_without_effect_is_cleared_only_where_blue_has_everything(
+    monkeypatch: pytest.MonkeyPatch, strategy: Strategy, advice: str
+) -> None:
+    async def none_terminated(*_: object) -> Terminations:
+        return Terminations({FIRST: None})
+
+    monkeypatch.setattr(termination, "wait_terminated", none_terminated)
+    blue = cast(AdminClient, SimpleNamespace(connection=SimpleNamespace(name="east")))
+    with pytest.raises(PreconditionFailed, match=advice):
+        await confirm_termination(blue, replace(MOVE, strategy=strategy), CheckPeriods({"first": 1.0}))
 
 
 def test_what_its_owner_terminated_is_terminated_and_not_by_the_flag() -> None:

@@ -116,6 +116,15 @@ def test_namespaces_of_one_group_are_one_wave() -> None:
     assert "*return_clients* leads the applications back" in approval
 
 
+def test_who_approves_a_completion_reads_that_nobody_goes_back() -> None:
+    wave = plan_waves([replace(member(1), strategy=Strategy.COMPLETE_AND_REDIRECT)]).waves[0]
+    approval = approval_markdown(WavePlan((wave,)), wave, ("blue", "green"), gates=1, redirect=["pulsar://g:6650"])
+    assert "and redirect the others, from blue to green" in approval
+    assert "Clients are redirected to pulsar://g:6650." in approval
+    assert "**From then on no application can go back** (return_clients)" in approval
+    assert "failback" not in approval
+
+
 def test_a_thousand_namespaces_that_hang_together_are_planned() -> None:
     chance = random.Random(5)
     many = [member(number, tuple(f"app{chance.randrange(900)}" for _ in range(3))) for number in range(1000)]

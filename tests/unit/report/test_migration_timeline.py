@@ -36,11 +36,11 @@ def texts(picture: bytes) -> set[str]:
 
 def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
     began = BEGAN.timestamp()
-    picture = migration_picture(phases(11), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+    picture = migration_picture(phases(12), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
     assert picture is not None
     assert {"acme/n0", "quiesced", "drained", "entries left to drain", "400"} <= texts(picture)
     assert picture == migration_picture(
-        phases(11), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
+        phases(12), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]}
     )
 
 

@@ -57,7 +57,7 @@ from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAckno
 log = logging.getLogger(__name__)
 
 _BATCH = "x-pulsar-num-batch-message"
-_LEAVE_SECONDS = 5.0
+LEAVE_SECONDS = 5.0
 """Added to a check period, for a busy broker to close its producers."""
 _WAIT_SECONDS = 5.0
 _PARTITIONS_PER_SECOND = 200
@@ -176,7 +176,7 @@ class NamespaceCutOver:
                 await set_flag(blue, move.namespace, migrated=True)
             confirmed = await confirm_termination(blue, move, periods)
             closing = [topic for topic in self._written() if topic not in confirmed.terminations.waiting]
-            await wait_producers_left(blue, closing, periods.longest + _LEAVE_SECONDS)
+            await wait_producers_left(blue, closing, periods.longest + LEAVE_SECONDS)
         seconds, late = loop.time() - began, late_entries(ends, confirmed.terminations)
         left_open = await unterminated_causes(blue, self.green, move, confirmed.terminations, periods)
         for topic, cause in left_open.items():

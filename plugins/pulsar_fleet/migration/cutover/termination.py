@@ -226,11 +226,14 @@ async def end_on_green(green: AdminClient, partitions: Collection[TopicName]) ->
 
 
 def _none_terminated(move: Move, waiting: Sequence[TopicName], seconds: float, cluster: str) -> str:
+    on = "let brokers whose check is on serve them, and run again."
+    # Where applications were moved before, messages of green are missing on blue by now.
+    keep = f"Clear it to keep the namespace on {cluster}, since no partition is terminated; or "
+    to_do = on.capitalize() if move.strategy.is_moved_before else f"{keep}{on}"
     return (
         f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
         f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
-        "loaded, and its producers may write to both clusters. The flag is set. Clear it to keep the namespace on "
-        f"{cluster}, since no partition is terminated; or let brokers whose check is on serve them, and run again."
+        f"loaded, and its producers may write to both clusters. The flag is set. {to_do}"
     )
 
 
@@ -254,7 +257,7 @@ async def _cause(
             return None
         case FleetError():
             return f"{blue.connection.name} does not serve it: {stats} Repair it there: its broker's log says why"
-    if source := await _source_of(blue, topic):
+    if source := await source_of(blue, topic):
         clients = counted(len(stats.clients), "connected client")
         stays = f"it is a shadow topic of {source} with {clients}, and no broker terminates one"
         return f"{stays}. Connect its clients to {source} on the cluster to which it moves" if stats.clients else ""
@@ -266,7 +269,7 @@ async def _cause(
     return f"its broker, {await blue.owner(topic)}, has not terminated it: that broker's log says why"
 
 
-async def _source_of(blue: AdminClient, topic: TopicName) -> str:
+async def source_of(blue: AdminClient, topic: TopicName) -> str:
     """The source of a shadow topic; empty for another topic."""
     properties = (await blue.internal_info(topic)).get("properties") or {}
     return str(properties.get(SHADOW_SOURCE) or "")

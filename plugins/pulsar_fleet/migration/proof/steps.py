@@ -300,7 +300,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofRead
         if (name := str(move.namespace)) in baselines:
             verdict = Verdict.EQUAL.value if move.strategy.compares else PREPARED
             store_baseline(run, move, baselines[name], verdict)
-        if move.strategy.copies:
+        if move.strategy.copies and not run.ledger.entered(run.id, str(move.namespace), Phase.RETURN_ENDED):
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.REPLICATED)
     return {"messages": messages}
 

@@ -206,6 +206,12 @@ COMPLETED = (
     "{green} stay as they are; a subscription that {green} lacks is created there. Until that, *Abort* restores "
     "everything."
 )
+COMPLETED_AND_REDIRECTED = (
+    "After you approve: {green} replicates to {blue} no more, and {blue} redirects to {green} who is there still, with "
+    "a publish pause of some seconds. **From then on no application can go back** (return_clients). A subscription "
+    "that is read on {blue} only goes on where it is; what it has not read then, it may get on both clusters. Until "
+    "that, *Abort* restores everything."
+)
 _WORDS = {
     Strategy.REDIRECT: "Redirect",
     Strategy.REPLICATE: "Copy, then redirect",
@@ -213,6 +219,9 @@ _WORDS = {
     Strategy.REPOINT: "Copy, then let the owners of the applications change their service URL,",
     Strategy.MOVE_CLIENTS: "Copy, then move the applications by their connection document,",
     Strategy.COMPLETE: "Complete the move of applications that are on the new cluster already,",
+    Strategy.COMPLETE_AND_REDIRECT: (
+        "Complete the move of applications that are on the new cluster already, and redirect the others,"
+    ),
 }
 _MOST = 50
 
@@ -298,9 +307,9 @@ def approval_markdown(
 
 def _after_approval(wave: Wave, blue: str, green: str, redirect: Sequence[str]) -> Iterable[str]:
     strategies = {member.strategy for member in wave.members}
-    if any(strategy.redirects for strategy in strategies):
-        if redirect:
-            yield f"Clients are redirected to {', '.join(redirect)}."
+    if redirect and any(strategy.redirects for strategy in strategies):
+        yield f"Clients are redirected to {', '.join(redirect)}."
+    if any(strategy.redirects and not strategy.is_moved_before for strategy in strategies):
         whole = Strategy.WHOLE_CLUSTER in strategies
         yield WHOLE_CLUSTER.format(blue=blue) if whole else REVERSIBLE
     if Strategy.REPOINT in strategies:
@@ -309,6 +318,8 @@ def _after_approval(wave: Wave, blue: str, green: str, redirect: Sequence[str]) 
         yield MOVED.format(blue=blue, green=green)
     if Strategy.COMPLETE in strategies:
         yield COMPLETED.format(blue=blue, green=green)
+    if Strategy.COMPLETE_AND_REDIRECT in strategies:
+        yield COMPLETED_AND_REDIRECTED.format(blue=blue, green=green)
 
 
 def _member(facts: NamespaceFacts, move: Move, warnings: int) -> Member:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, NotFound
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.messages.cursor_setting import (
     MAX_CARRIED,
@@ -143,10 +143,16 @@ class CarriedPositions(Document):
 
 
 async def plan_positions(
-    reader: TopicReader, topics: Iterable[TopicName], only: Mapping[TopicName, Collection[str]] | None = None
+    reader: TopicReader,
+    topics: Iterable[TopicName],
+    only: Mapping[TopicName, Collection[str]] | None = None,
+    confirmed: Mapping[TopicName, Position] | None = None,
 ) -> CarriedPositions:
-    """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there."""
-    return await _each(reader, topics, only=only)
+    """What `carry_positions` would do; changes nothing, and loads the topics. Calls: as there.
+
+    :param confirmed: topic → the last entry of `to` that `from` had confirmed, where `to` replicates to it no more.
+    """
+    return await _each(reader, topics, only=only, confirmed=confirmed)
 
 
 async def carry_positions(
@@ -155,6 +161,7 @@ async def carry_positions(
     to: AdminClient,
     only: Mapping[TopicName, Collection[str]] | None = None,
     present: Mapping[TopicName, Collection[str]] | None = None,
+    confirmed: Mapping[TopicName, Position] | None = None,
 ) -> CarriedPositions:
     """Set the cursors on `to` so that each subscription delivers there what it has not acknowledged on `from`.
 
@@ -166,8 +173,9 @@ async def carry_positions(
     :param only: topic → the subscriptions to carry; None: all.
     :param present: topic → the subscriptions that `from` had when clients were led there without `to`. Another one that
         both have stays: its client has created it on `from`, by default behind everything. None: all are carried.
+    :param confirmed: as of `plan_positions`.
     """
-    return await _each(reader, topics, to, only, present)
+    return await _each(reader, topics, to, only, present, confirmed)
 
 
 async def _each(
@@ -176,6 +184,7 @@ async def _each(
     to: AdminClient | None = None,
     only: Mapping[TopicName, Collection[str]] | None = None,
     present: Mapping[TopicName, Collection[str]] | None = None,
+    confirmed: Mapping[TopicName, Position] | None = None,
 ) -> CarriedPositions:
     slots, unknown = asyncio.Semaphore(TOPICS_AT_ONCE), dict[str, str]()
     one_way, stayed = list[str](), list[str]()
@@ -184,6 +193,8 @@ async def _each(
         async with slots:
             try:
                 on_from, on_to = await reader.topics(topic)
+                if on_to.replicated is None and (position := (confirmed or {}).get(topic)):
+                    on_to = replace(on_to, replicated=on_to.ledgers.index_after(position))
                 if on_to.exists and None in (on_from.replicated, on_to.replicated):
                     one_way.append(str(topic))
                 if only is not None:

@@ -15,11 +15,16 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.statistics import ConnectedClient, TopicStats, absent_clients
 from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.links.partition_stats import stats_of
-from pulsar_fleet.replication.failover.carry import CarriedPositions, carry_positions, plan_positions
+from pulsar_fleet.replication.failover.carry import (
+    CarriedCursor,
+    CarriedPositions,
+    carry_positions,
+    plan_positions,
+)
 from pulsar_fleet.replication.failover.measure import TOPICS_AT_ONCE, both_clusters, persistent_partitions
 from pulsar_fleet.replication.failover.read import TopicReader
 from pulsar_fleet.replication.failover.shared_clients import used_elsewhere
@@ -125,12 +130,23 @@ class Left:
     """Who is still on a cluster that is to end.
 
     :param problem: why messages would be lost with the subscriptions that are carried; empty if none would.
-    :param created: topic → subscriptions that the other cluster lacked until now.
+    :param is_unread: the problem is what nobody has read, and not that something is unknown.
+    :param carried: the positions that were set.
     """
 
     staying: tuple[ConnectedClient, ...]
     problem: str
-    created: Mapping[TopicName, Sequence[str]]
+    is_unread: bool
+    carried: tuple[CarriedCursor, ...]
+
+    @property
+    def created(self) -> dict[TopicName, list[str]]:
+        """Topic → subscriptions that the other cluster lacked until now."""
+        created = dict[TopicName, list[str]]()
+        for cursor in self.carried:
+            if cursor.is_new:
+                created.setdefault(TopicName.parse(cursor.topic), []).append(cursor.subscription)
+        return created
 
     @property
     def is_done(self) -> bool:
@@ -143,6 +159,8 @@ class Left:
         line = f"{counted(len(self.staying), 'client')} on {origin}{named}"
         if not self.problem:
             return line
+        if not self.is_unread:
+            return f"{line}; {self.problem}"
         return (
             f"{line}; {self.problem}. Let their applications read them on {origin}, or delete the subscription there "
             "if none needs it"
@@ -351,6 +369,7 @@ async def look_left(
     departure: Departure,
     *,
     led_since: int,
+    confirmed: Mapping[TopicName, Position],
 ) -> Left:
     """Who is still on `origin`, which is to end. Subscriptions that `target` lacks are created there.
 
@@ -360,8 +379,9 @@ async def look_left(
     :param departure: what was known at the last look; changed in place.
     :param led_since: when applications were led to `target`, in ms since 1970: who has read there since then has the
         position. 0: not known, and everybody has who has read there.
+    :param confirmed: as of `plan_positions`.
     """
-    problem, created = "", dict[TopicName, list[str]]()
+    problem, is_unread, cursors = "", False, tuple[CarriedCursor, ...]()
     async with both_clusters(origin, target) as (here, there, reader):
         topics = await topics_of(here.admin, namespaces)
         on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
@@ -375,15 +395,35 @@ async def look_left(
         }
         if awaited := {topic: names for topic, names in late.items() if names}:
             # A subscription that is there is missed by nobody: its messages must be too.
-            problem = (await plan_positions(reader, awaited, awaited)).problem()
+            planned = await plan_positions(reader, awaited, awaited, confirmed)
+            problem, is_unread = planned.problem(), planned.accepted_by == "accept_lost"
             if not problem:
-                carried = await carry_positions(reader, awaited, there.admin, awaited)
-                problem = carried.problem()
-                for cursor in carried.cursors:
-                    if cursor.is_new:
-                        created.setdefault(TopicName.parse(cursor.topic), []).append(cursor.subscription)
+                carried = await carry_positions(reader, awaited, there.admin, awaited, confirmed=confirmed)
+                problem, cursors = carried.problem(), carried.cursors
     staying = tuple(client for stats in on_origin.values() for client in stats.clients)
-    return Left(staying=staying, problem=problem, created=created)
+    return Left(staying=staying, problem=problem, is_unread=is_unread, carried=cursors)
+
+
+async def carry_idle(
+    origin: ClusterConnection, target: ClusterConnection, namespaces: Sequence[NamespaceName], departure: Departure
+) -> CarriedPositions:
+    """Carry positions of subscriptions that nobody reads in this moment, as of a job that runs at night on `origin`.
+
+    Only forward: what is acknowledged on `target` must be so on `origin` too. A broker forgets when a subscription was
+    read last, and one that was read on `target` must not deliver again.
+
+    :param departure: of the last look: a subscription that has arrived on `target` stays.
+    """
+    async with both_clusters(origin, target) as (here, there, reader):
+        topics = await topics_of(here.admin, namespaces)
+        on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
+        idle = {topic: _idle(on_origin[topic], on_target[topic], departure) for topic in topics}
+        planned = await plan_positions(reader, [topic for topic, names in idle.items() if names], idle)
+        forward = dict[TopicName, set[str]]()
+        for cursor in planned.cursors:
+            if not (cursor.again or cursor.absent or cursor.used):
+                forward.setdefault(TopicName.parse(cursor.topic), set()).add(cursor.subscription)
+        return await carry_positions(reader, forward, there.admin, forward)
 
 
 async def look_arrived_alone(target: AdminClient, movement: Movement, departure: Departure) -> Arrival:
@@ -414,6 +454,17 @@ def _awaited(on_origin: TopicStats, on_target: TopicStats, departure: Departure)
         for name, one in on_origin.subscriptions.items()
         if one.consumers and f"{name} of {on_target.topic}" not in departure.arrived
     }
+
+
+def _idle(on_origin: TopicStats, on_target: TopicStats, departure: Departure) -> set[str]:
+    """The subscriptions of both without consumers that have not arrived."""
+    return {
+        name
+        for name, subscription in on_origin.subscriptions.items()
+        if subscription.durable
+        and not subscription.consumers
+        and f"{name} of {on_target.topic}" not in departure.arrived
+    } & on_target.subscriptions.keys()
 
 
 def _lacking(on_origin: TopicStats, on_target: TopicStats) -> set[str]:

@@ -65,11 +65,16 @@ _LED_TO_GREEN = blocks(
     "Its applications are on {green} already: a subscription that nobody reads in this moment would continue where "
     "{blue} has it, and deliver again what was read on {green}.",
 )
+_NOBODY_LED = blocks(
+    "clients-not-led-to-green",
+    Owner.RUN,
+    "Nobody knows which subscriptions were read on {green}: one without consumers would go on where {green} has it.",
+)
 _LED_TO_BLUE = blocks(
     "clients-led-to-blue",
     Owner.RUN,
     "An application that starts after the move follows its document to {blue}.",
-    milder="a warning but for *complete_move* and *replicate_then_move_clients*",
+    milder="a warning but for *complete_move*, *complete_move_and_redirect* and *replicate_then_move_clients*",
 )
 _MOST = 3
 
@@ -89,20 +94,30 @@ def documents_lead_where_clients_go(view: View) -> Iterator[Finding]:
     """What the connection documents say of the namespaces that move."""
     for facts in view.moving:
         ends = view.ends_blue(facts.namespace)
-        if facts.led_to_green and (view.redirects(facts.namespace) or not ends):
-            complete = f"move the namespace with {Strategy.COMPLETE}, or leave the choice to auto."
+        before = view.is_moved_before(facts.namespace)
+        if facts.led_to_green and not before and (view.redirects(facts.namespace) or not ends):
+            complete = (
+                f"move the namespace with {Strategy.COMPLETE}, or leave the choice to auto. Where clients without a "
+                f"document are to be redirected, with {Strategy.COMPLETE_AND_REDIRECT}."
+            )
             stay = (
                 "nothing, where they are to stay there and be able to return. Lead other groups there with "
                 f"move_clients. {Strategy.COMPLETE} is for the day from which nobody is to return."
             )
             yield _LED_TO_GREEN.finding(str(facts.namespace), facts.led_to_green, complete if ends else stay)
+        if before and view.redirects(facts.namespace) and not facts.led_to_green:
+            yield _NOBODY_LED.finding(
+                str(facts.namespace),
+                f"no document that this process can read leads its applications to {view.green.name}",
+                f"move them with move_clients first; or choose the strategy auto where they are on {view.blue.name}.",
+            )
         for group in facts.led_to_blue:
             if ends or group != view.expected.group:
                 yield _LED_TO_BLUE.finding(
                     str(facts.namespace),
                     f"the document of {group} leads to {view.blue.name}",
                     _led_to_blue_remedy(view, facts, group),
-                    mild=ends and not view.is_moved_before(facts.namespace),
+                    mild=ends and not before,
                 )
 
 

@@ -269,7 +269,9 @@ def blue_redirects_single_namespaces(view: View) -> Iterator[Finding]:
         yield _NOT_SUPPORTED.finding(
             str(facts.namespace),
             f"brokers of Pulsar {view.blue.unflagged} on {view.blue.name}",
-            f"move the namespace with {Strategy.REPOINT}, or every namespace with {Strategy.WHOLE_CLUSTER}.",
+            f"move the namespace with {Strategy.COMPLETE}."
+            if view.is_moved_before(facts.namespace)
+            else f"move the namespace with {Strategy.REPOINT}, or every namespace with {Strategy.WHOLE_CLUSTER}.",
         )
 
 
