@@ -125,6 +125,15 @@ async def test_a_completion_that_is_undone_lets_clients_return(move: Moved) -> N
     await move.live.receive_all()
 
 
+async def receive_both(live: LiveApplication, old: LiveApplication) -> None:
+    """Until both, with a subscription each of one topic, have what both had sent."""
+    sent = {*live.sent, *old.sent}
+    async with asyncio.timeout(30):
+        while sent - live.received.keys() or sent - old.received.keys():
+            await asyncio.sleep(0.2)
+    log.info("twice %d and %d, gap %.2f and %.2f s", live.repeated, old.repeated, live.gap, old.gap)
+
+
 async def test_who_stayed_on_blue_is_redirected_when_the_move_is_completed(move: Moved) -> None:
     """An application without a document, in the same topic: it goes on, and gets what both have written."""
     live, topic = move.live, move.topic
@@ -145,11 +154,7 @@ async def test_who_stayed_on_blue_is_redirected_when_the_move_is_completed(move:
         assert repeated, said.document
         await old.publish_more(200)
         await live.publish_more(100)
-        sent = {*live.sent, *old.sent}
-        async with asyncio.timeout(30):
-            while sent - live.received.keys() or sent - old.received.keys():
-                await asyncio.sleep(0.2)
-        log.info("twice %d and %d, gap %.2f and %.2f s", live.repeated, old.repeated, live.gap, old.gap)
+        await receive_both(live, old)
         # What the report forecasts, and what was in flight when the topic ended.
         assert old.repeated <= int(repeated[1]) + 20
     assert (live.lost, old.lost) == (set(), set())
@@ -187,11 +192,7 @@ async def test_a_completion_that_dies_right_before_the_redirect_goes_on(move: Mo
         resumed = await move.command("migrate", "--resume", run[1], "--yes")
         assert resumed.state == DONE, resumed.err
         await old.publish_more(100)
-        sent = {*live.sent, *old.sent}
-        async with asyncio.timeout(30):
-            while sent - live.received.keys() or sent - old.received.keys():
-                await asyncio.sleep(0.2)
-        log.info("twice %d and %d, gap %.2f and %.2f s", live.repeated, old.repeated, live.gap, old.gap)
+        await receive_both(live, old)
     assert (live.lost, old.lost) == (set(), set())
 
 

@@ -381,7 +381,7 @@ async def look_left(
         position. 0: not known, and everybody has who has read there.
     :param confirmed: as of `plan_positions`.
     """
-    problem, is_unread, cursors = "", False, tuple[CarriedCursor, ...]()
+    positions, cursors = CarriedPositions(unknown={}), tuple[CarriedCursor, ...]()
     async with both_clusters(origin, target) as (here, there, reader):
         topics = await topics_of(here.admin, namespaces)
         on_origin, on_target = await _statistics(here.admin, topics), await _statistics(there.admin, topics)
@@ -395,13 +395,13 @@ async def look_left(
         }
         if awaited := {topic: names for topic, names in late.items() if names}:
             # A subscription that is there is missed by nobody: its messages must be too.
-            planned = await plan_positions(reader, awaited, awaited, confirmed)
-            problem, is_unread = planned.problem(), planned.accepted_by == "accept_lost"
-            if not problem:
-                carried = await carry_positions(reader, awaited, there.admin, awaited, confirmed=confirmed)
-                problem, cursors = carried.problem(), carried.cursors
+            positions = await plan_positions(reader, awaited, awaited, confirmed)
+            if not positions.problem():
+                positions = await carry_positions(reader, awaited, there.admin, awaited, confirmed=confirmed)
+                cursors = positions.cursors
     staying = tuple(client for stats in on_origin.values() for client in stats.clients)
-    return Left(staying=staying, problem=problem, is_unread=is_unread, carried=cursors)
+    is_unread = positions.accepted_by == "accept_lost"
+    return Left(staying=staying, problem=positions.problem(), is_unread=is_unread, carried=cursors)
 
 
 async def carry_idle(
