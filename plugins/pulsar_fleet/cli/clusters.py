@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cli.terminal import UsageError, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import UNSAFE_URL, ClusterConnection, admin_url_problem, split_admin_url
+from pulsar_fleet.cluster.connection import (
+    UNSAFE_URL,
+    ClusterConnection,
+    admin_url_problem,
+    refuse_same_cluster,
+    split_admin_url,
+)
 from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.redaction import without_user_info
 from pulsar_fleet.cluster.selection import Selection
@@ -98,8 +104,8 @@ async def reach(connection: ClusterConnection) -> ReachedCluster:
 async def reach_two(source: ClusterConnection, target: ClusterConnection) -> tuple[ReachedCluster, ReachedCluster]:
     """Both clusters; two connections to the same cluster raise `UsageError`."""
     first, second = await asyncio.gather(reach(source), reach(target))
-    if first.name == second.name:
-        raise UsageError(f"{source.name!r} and {target.name!r} both lead to cluster {first.name!r}: name two clusters.")
+    with usage_errors():
+        refuse_same_cluster(source.name, target.name, (first.name, second.name))
     return first, second
 
 

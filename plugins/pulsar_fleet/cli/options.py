@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_fleet.cli.terminal import UsageError
+from pulsar_fleet.cli.terminal import usage_errors
+from pulsar_fleet.cluster.document import parse_json
 from pulsar_fleet.cluster.json import Json
 
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ def waiver_documents(texts: Sequence[str] | None) -> list[Json]:
 
 def json_document(text: str) -> Json:
     """What an option has as JSON; `UsageError` for what is not JSON."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{text!r} is not valid JSON: {error}.") from error
+    with usage_errors():
+        return parse_json(text, repr(text))
 
 
 def add_output_option(command: Command) -> None:

@@ -16,7 +16,15 @@ from pulsar_fleet.cli.interrupts import Interrupts
 from pulsar_fleet.cli.options import CLUSTER_HELP, Resume, Yes
 from pulsar_fleet.cli.runs import begin_run, grant, new_run_id, require_approval, resumable_run
 from pulsar_fleet.cli.settings import with_settings
-from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.cli.terminal import (
+    ExitState,
+    Terminal,
+    UsageError,
+    error_document,
+    require_consent,
+    state_of,
+    usage_errors,
+)
 from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import ExecutedElsewhere, FleetError, PlanOutdated, PreconditionFailed
@@ -162,7 +170,8 @@ class _ProcedureRun:
             return document, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             self._terminal.note(f"Run {self._run.id} has stopped:")
-            raise problem
+            self._terminal.note(str(problem), style="red")
+            return {"run": self._run.id, "error": error_document(problem)}, state_of(problem)
         if problem and not isinstance(problem, FleetError | KeyboardInterrupt):
             self._say_what_next(problem, ending)
             raise problem
@@ -174,7 +183,12 @@ class _ProcedureRun:
         for name, reason in failed.items():
             self._terminal.note(f"{name}: {reason}{'.' if reason == INTERRUPTED else ''}", style="red")
         self._say_what_next(problem, ending)
-        return {"failed": list(failed), **document}, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+        errors = {name: error_document(error) for name, error in failures.items()}
+        return {
+            "failed": list(failed),
+            "errors": errors,
+            **document,
+        }, ExitState.PARTLY if changed else ExitState.INTERRUPTED
 
     def _failures(self, *, resumed: bool) -> dict[str, Exception | KeyboardInterrupt]:
         """Run the steps, and at the end the one that follows also a failure; returns what failed."""

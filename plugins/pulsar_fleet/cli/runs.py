@@ -14,7 +14,7 @@ from socket import gethostname
 from pulsar_fleet.cli.clusters import ReachedCluster
 from pulsar_fleet.cli.terminal import Terminal, UsageError
 from pulsar_fleet.cli.text import compared_line
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import command_line
@@ -81,9 +81,7 @@ def resumable_run(run_id: str, procedure: str, process: str = "") -> tuple[Run, 
     :raises FleetError: there is no such run, it is of another procedure or of Airflow, or it was undone.
     """
     run = Run.open(run_id, process)
-    record = run.ledger.run(run_id)
-    if record is None:
-        raise NotFound(f"The ledger has no run {run_id!r}: the id is in the output of the command that started it.")
+    record = run.ledger.require_run(run_id)
     if record.procedure != procedure:
         raise UsageError(f"The run {run_id!r} is not a run of {procedure}, but of {record.procedure}.")
     if record.state == "undone":

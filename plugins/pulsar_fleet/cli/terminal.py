@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -60,8 +61,37 @@ MEANINGS: Mapping[ExitState, str] = {
 """What each state means; the table in docs/onboard_cluster.md has the same words."""
 
 
+PAGES: Mapping[str, tuple[str, str]] = {
+    "migration": ("Migration, failback, abort", "migration_failures.md"),
+    "replication": ("Replication, failover, moves of clients", "replicate_namespaces.md"),
+    "links": ("Links between clusters", "replicate_namespaces.md"),
+    "clients": ("Connection documents", "clients.md"),
+    "onboarding": ("Onboarding", "onboard_cluster.md"),
+    "planning": ("Plans and what they change", "onboard_cluster.md"),
+    "preflight": ("Checks before a change", "migration_gates.md"),
+    "snapshot": ("Snapshots", "onboard_cluster.md"),
+    "policy_sync": ("Reconciliation and metadata", "reconcile_policies.md"),
+    "read_only": ("Read-only serving", "serve_read_only.md"),
+    "verification": ("Verification", "verify_clusters.md"),
+    "messages": ("Reading and writing messages", "provider.md"),
+    "procedures": ("All procedures", "capacity.md"),
+    "settings": ("Settings of a run", "capacity.md"),
+    "cluster": ("Clusters and connections", "provider.md"),
+    "ledger": ("Ledger and artefacts", "evidence.md"),
+    "evidence": ("Evidence", "evidence.md"),
+    "report": ("Reports", "evidence.md"),
+    "fleet": ("The pages", "fleet_page.md"),
+    "airflow": ("Airflow", "provider.md"),
+    "cli": ("The terminal", "onboard_cluster.md#from-a-terminal"),
+}
+"""Package that raises an error → the heading of its messages in docs/messages.md, and the page that says more."""
+
+
 class UsageError(InvalidRequest):
     """The command line is invalid."""
+
+    CODE = "usage-error"
+    ACTS = "you: correct the command"
 
 
 class Terminal:
@@ -140,6 +170,14 @@ class Terminal:
         except typer.Abort:
             return False
 
+    def require_answer(self, question: str, subject: str) -> None:
+        """Ask the operator, before anything was changed.
+
+        :raises PreconditionFailed: the answer is not yes.
+        """
+        if not self.confirm(question):
+            raise PreconditionFailed(f"The {subject} was not approved. Nothing has been changed.")
+
     def finish(self, document: JsonObject, state: ExitState) -> NoReturn:
         """Print the result and exit; its JSON has under `next` the commands that may follow."""
         with self._writing():
@@ -157,14 +195,21 @@ class Terminal:
         try:
             yield
         except FleetError as error:
-            self._fail(str(error), _state(error))
+            self._stop(error, state_of(error))
         except BrokenPipeError:
             raise
         except OSError as error:
-            place = repr(error.filename) if error.filename else "A file or its disk"
-            self._fail(f"{place} cannot be used: {error.strerror or error}.", ExitState.ERROR)
-        except KeyboardInterrupt:
-            self._fail("Interrupted.", ExitState.INTERRUPTED)
+            self._stop(error, ExitState.ERROR)
+        except KeyboardInterrupt as interrupt:
+            self._stop(interrupt, ExitState.INTERRUPTED)
+
+    def _stop(self, error: FleetError | OSError | KeyboardInterrupt, state: ExitState) -> NoReturn:
+        """Say an error on stderr, and print it as JSON where a program reads the result."""
+        described = error_document(error)
+        self.note(described["message"], style="red")
+        if self.as_json:
+            self.finish({"error": described}, state)
+        raise typer.Exit(state)
 
     def _collect(self, commands: Iterable[str]) -> None:
         self._next.update(dict.fromkeys(commands))
@@ -177,11 +222,8 @@ class Terminal:
         except BrokenPipeError:
             raise
         except OSError as error:
-            self._fail(f"The result cannot be written to stdout: {error.strerror or error}.", ExitState.ERROR)
-
-    def _fail(self, message: str, state: ExitState) -> NoReturn:
-        self.note(message, style="red")
-        raise typer.Exit(state)
+            self.note(f"The result cannot be written to stdout: {error.strerror or error}.", style="red")
+            raise typer.Exit(ExitState.ERROR) from error
 
 
 def print_text(console: Console, text: str) -> None:
@@ -239,6 +281,31 @@ def require_consent(subject: str, *, yes: bool) -> None:
         )
 
 
-def _state(error: FleetError) -> ExitState:
+def error_document(error: BaseException) -> JsonObject:
+    """An error for a program: `code`, `message`, who `acts`, `page`; of a broker's answer `cluster` and `status`."""
+    match error:
+        case FleetError():
+            _, page = PAGES[_raised_in(error)]
+            described = {"code": error.CODE, "message": str(error), "acts": error.ACTS, "page": f"docs/{page}"}
+            origin = {"cluster": error.cluster, "status": error.status}
+            return described | {name: value for name, value in origin.items() if value is not None}
+        case OSError():
+            place = repr(error.filename) if error.filename else "A file or its disk"
+            return {"code": "file-error", "message": f"{place} cannot be used: {error.strerror or error}."}
+        case KeyboardInterrupt():
+            return {"code": "interrupted", "message": "Interrupted."}
+    return {"code": "defect", "message": f"{type(error).__name__}: {error}"}
+
+
+def _raised_in(error: FleetError) -> str:
+    """The package whose code raised an error, or the error that it says in a command's words."""
+    first = error.__cause__ if isinstance(error.__cause__, FleetError) else error
+    modules = [str(frame.f_globals.get("__name__")).split(".") for frame, _ in traceback.walk_tb(first.__traceback__)]
+    packages = [names[1] for names in modules if names[0] == "pulsar_fleet" and names[1:]]
+    return packages[-1] if packages and packages[-1] in PAGES else "cli"
+
+
+def state_of(error: FleetError) -> ExitState:
+    """How a command ends that stops with an error."""
     states = {UsageError: ExitState.USAGE, PreconditionFailed: ExitState.REFUSED, Conflict: ExitState.PARTLY}
     return next((state for kind, state in states.items() if isinstance(error, kind)), ExitState.ERROR)

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,13 @@ def admin_url_problem(url: str) -> str:
     if parts.path.startswith(("/admin", "/lookup")):
         return f"has a path, {url!r}, which the calls add themselves"
     return ""
+
+
+def require_two(connections: Sequence[str]) -> None:
+    """Refuse a single cluster where several are compared or connected."""
+    if len(connections) < 2:
+        given = f"Only {connections[0]!r}" if connections else "No cluster"
+        raise InvalidRequest(f"{given} is given: name at least two clusters.")
 
 
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:

@@ -15,6 +15,18 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 
 
+def parse_json(text: str, name: str) -> Json:
+    """What a person wrote as JSON.
+
+    :param name: of the setting or variable, or the text itself.
+    :raises InvalidRequest: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{name} is not valid JSON: {error}.") from error
+
+
 class Document:
     """A dataclass that is stored or handed over as a JSON object whose keys are its fields.
 

@@ -15,6 +15,8 @@ FleetError
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class FleetError(Exception):
     """An expected failure, shown to the user as its message, without a stack trace.
@@ -23,6 +25,11 @@ class FleetError(Exception):
     :param cluster: name of the cluster that answered, if any.
     :param status: HTTP status of the broker's answer, if any.
     """
+
+    CODE: ClassVar[str] = "error"
+    """What a program tells it by, in the JSON of a command; it stays when a message is written better."""
+    ACTS: ClassVar[str] = "read the message"
+    """Who acts, or what to do."""
 
     def __init__(self, message: str, *, cluster: str | None = None, status: int | None = None) -> None:
         super().__init__(message)
@@ -33,42 +40,75 @@ class FleetError(Exception):
 class Unavailable(FleetError):
     """The same call may succeed later; the client has already retried it for its `retry_seconds`."""
 
+    CODE = "unavailable"
+    ACTS = "nobody: it was retried, a later call may succeed"
+
 
 class InvalidRequest(FleetError):
     """The request is invalid; a retry would fail again."""
+
+    CODE = "invalid-request"
+    ACTS = "you: correct the request"
 
 
 class PermissionDenied(FleetError):
     """The broker does not accept our credentials, or our role may not do this."""
 
+    CODE = "permission-denied"
+    ACTS = "correct credentials or rights"
+
 
 class Unauthenticated(PermissionDenied):
     """The broker does not accept our token: it is missing, expired or signed with another key."""
+
+    CODE = "unauthenticated"
+    ACTS = "correct the credentials"
 
 
 class NotAllowed(PermissionDenied):
     """The broker accepts our token, but our role may not do this: the resource is unknown, not absent."""
 
+    CODE = "not-allowed"
+    ACTS = "grant the right"
+
 
 class BrokerCredentials(PermissionDenied):
     """The broker accepts our token, but cannot log in to its own cluster: its `brokerClient…` settings are wrong."""
+
+    CODE = "broker-credentials"
+    ACTS = "correct the brokers' own credentials"
 
 
 class Conflict(FleetError):
     """The state is not what the caller expected: read it again and plan again."""
 
+    CODE = "conflict"
+    ACTS = "look again: the state has changed"
+
 
 class NotFound(FleetError):
     """The named resource does not exist on this cluster."""
+
+    CODE = "not-found"
+    ACTS = "you: what it names does not exist"
 
 
 class PreconditionFailed(FleetError):
     """A gate or hazard check forbids the operation, because it would harm data or clients."""
 
+    CODE = "precondition-failed"
+    ACTS = "you: do what it says first"
+
 
 class ExecutedElsewhere(PreconditionFailed):
     """Another process executes the run: its records are that process's to write."""
 
+    CODE = "executed-elsewhere"
+    ACTS = "wait for the other process"
+
 
 class PlanOutdated(PreconditionFailed):
     """The clusters have changed since the run was planned: only a new run, which plans again, can go on."""
+
+    CODE = "plan-outdated"
+    ACTS = "start a new run"

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.evidence.document import Evidence, Record
 from pulsar_fleet.ledger.approval import APPROVAL, read_approval
@@ -36,8 +35,7 @@ def collect(run: Run, *, now: datetime | None = None) -> Evidence:
 
     :raises NotFound: the ledger has no such run.
     """
-    if run.ledger.run(run.id) is None:
-        raise NotFound(f"The ledger has no run {run.id!r}. `pulsar-fleet runs` lists the newest ones.")
+    run.ledger.require_run(run.id)
     last = last_entry(run.ledger.engine)
     made_at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
     ledger = identity_of(run.ledger.engine)

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pulsar_fleet.clients.store import RETURN
+from pulsar_fleet.cluster.document import parse_json
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.fleet.layout import Frame, Links, render
@@ -320,11 +321,7 @@ class Field:
             return entered or (None if "null" in self.kinds else "")
         if self.control is Control.CHOICE and "boolean" not in self.kinds:
             return entered
-        try:
-            value: Json = json.loads(entered) if entered else None
-        except ValueError as error:
-            raise InvalidRequest(f"{self.title} is not valid JSON: {error}.") from error
-        return value
+        return parse_json(entered, self.title) if entered else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
 from pulsar_fleet.ledger.audit import (
@@ -184,6 +184,15 @@ class Ledger:
         """The request and the state of a run; None if the ledger has no such run."""
         rows = self._read(RecordedRun, runs, runs.c.run_id == run_id)
         return rows[0] if rows else None
+
+    def require_run(self, run_id: str) -> RecordedRun:
+        """The same of a run that a person named.
+
+        :raises NotFound: the ledger has no such run.
+        """
+        if (recorded := self.run(run_id)) is None:
+            raise NotFound(f"The ledger has no run {run_id!r}: name it as the Fleet page and pulsar-fleet runs do.")
+        return recorded
 
     def runs_below(self, run_id: str) -> Sequence[RecordedRun]:
         """A run, then those that it recorded below its name, such as `RUN/contents`, in their order."""

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.cluster.connection import ClusterConnection, refuse_same_cluster
+from pulsar_fleet.cluster.errors import Unavailable
 
 
 @dataclass(kw_only=True)
@@ -26,10 +26,7 @@ class Fleet:
         """Add a cluster that answers; a second connection to it is `InvalidRequest`."""
         first = self.clusters.setdefault(name, admin)
         if first is not admin:
-            raise InvalidRequest(
-                f"Connections {first.connection.name!r} and {admin.connection.name!r} both lead to cluster {name!r}; "
-                "name different clusters."
-            )
+            refuse_same_cluster(first.connection.name, admin.connection.name, (name, name))
 
     def remove(self, lost: Mapping[str, str]) -> None:
         """Remove clusters that stopped answering; `lost` has the form of `behind`."""

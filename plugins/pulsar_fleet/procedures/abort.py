@@ -35,13 +35,11 @@ class _Aborted(NamedTuple):
 
 def validate(conf: JsonObject) -> None:
     """Refuse a run that the ledger lacks, or of another procedure, and one whose clusters nobody names."""
-    from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+    from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.ledger.ledger import MIGRATIONS
     from pulsar_fleet.ledger.run import Run
 
-    recorded = Run.open(conf["run"]).ledger.run(conf["run"])
-    if recorded is None:
-        raise NotFound(f"The ledger has no run {conf['run']!r}: name it as the Fleet page and pulsar-fleet runs do.")
+    recorded = Run.open(conf["run"]).ledger.require_run(conf["run"])
     if recorded.procedure not in MIGRATIONS:
         raise InvalidRequest(
             f"{conf['run']} is a run of {recorded.procedure}: only a migration or a failback is aborted."

@@ -343,14 +343,12 @@ def is_exchanged(conf: JsonObject) -> bool:
 def validate_return(conf: JsonObject) -> None:
     """Refuse a run that the ledger lacks, of another procedure, or that has moved nobody."""
     from pulsar_fleet.clients.store import ConnectionDocuments
-    from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+    from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
     from pulsar_fleet.ledger.run import Run
 
     require_one_of(conf)
     run = Run.open(conf["run"])
-    recorded = run.ledger.run(run.id)
-    if recorded is None:
-        raise NotFound(f"The ledger has no run {run.id!r}: name it as the Fleet page and pulsar-fleet runs do.")
+    recorded = run.ledger.require_run(run.id)
     if recorded.procedure not in (MOVE.name, RETURN.name, _MIGRATION, _FAILOVER):
         raise InvalidRequest(
             f"{run.id} is a run of {recorded.procedure}: name one of {MOVE.name}, {RETURN.name}, {_MIGRATION} or "

@@ -36,12 +36,11 @@ FOUND, REPAIRED = "drift-summary.json", "repair-summary.json"
 
 def validate(conf: JsonObject) -> None:
     """Refuse an invalid authority, selection or choice, and fewer than two clusters."""
-    from pulsar_fleet.cluster.errors import InvalidRequest
+    from pulsar_fleet.cluster.connection import require_two
     from pulsar_fleet.policy_sync.reconcile.request import Request
 
     Request.of(conf)
-    if len(conf["clusters"]) == 1:
-        raise InvalidRequest(f"Only {conf['clusters'][0]!r} is given: name at least two clusters.")
+    require_two(conf["clusters"])
 
 
 async def find_drift(session: Session) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from pulsar_fleet.cluster.connection import require_two
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
@@ -59,8 +60,7 @@ class Request:
         _require_once(groups)
         if not members:
             raise InvalidRequest("'clusters' is empty: name the clusters that replicate to each other.")
-        if len(members) + len(receive_only) + len(leaving) < 2:
-            raise InvalidRequest(f"Only {members[0]!r} is given: name at least two clusters.")
+        require_two([*members, *receive_only, *leaving])
         topics = tuple(map(_topic, conf.get("topics") or ()))
         namespaces = conf.get("namespaces") or ()
         if bool(topics) == bool(namespaces):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pulsar_fleet.cluster.document import parse_json
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import did_you_mean
@@ -23,10 +23,7 @@ def read_object(environment: Mapping[str, str], variable: str, *, example: str) 
     text = environment.get(variable)
     if not text:
         return {}
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{variable} is not valid JSON: {error}.") from error
+    given = parse_json(text, variable)
     if not isinstance(given, dict):
         raise InvalidRequest(f"{variable} is not a JSON object: write it as {example}.")
     return given

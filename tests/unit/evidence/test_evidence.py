@@ -451,7 +451,7 @@ def test_runs_are_listed_and_shown(run: Run) -> None:
     assert document["verdict"] == [f"{HOSTILE} PASS: equal"]
     assert document["approval"] == ["Approve by anna at 2026-11-25T16:00:00+00:00"]
     assert document["phase"][0].startswith(f"{HOSTILE} cut_over at ")
-    assert (unknown.returncode, "`pulsar-fleet runs` lists the newest ones" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "name it as the Fleet page and pulsar-fleet runs do" in unknown.stderr) == (1, True)
 
 
 def command(*arguments: str) -> int:

@@ -17,7 +17,6 @@ from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.read_only.forwarding.forwarder import PROCEDURE, forward_once, forward_until_stopped
@@ -47,8 +46,8 @@ def forward_acknowledgments(
     with usage_errors():
         request = Request.of(conf)
     require_consent("cluster", yes=yes)
-    if not yes and not terminal.confirm(f"Acknowledge on the sources of {namespace} on {cluster}?"):
-        raise PreconditionFailed("The forwarding was not approved. Nothing has been changed.")
+    if not yes:
+        terminal.require_answer(f"Acknowledge on the sources of {namespace} on {cluster}?", "forwarding")
     connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
     with recorded_run(terminal, "forward-acknowledgments", PROCEDURE, conf) as run:
         result = run_interruptibly((_once if once else _follow)(terminal, connection, request))

@@ -232,8 +232,8 @@ def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: boo
     if execution.undoes is None:
         # To undo something is not held up by a rule.
         require_permitted(yes=not ask)
-    if ask and not terminal.confirm(question_text):
-        raise PreconditionFailed("The plan was not approved. Nothing has been changed.")
+    if ask:
+        terminal.require_answer(question_text, "plan")
 
 
 def _apply_changes(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:

@@ -9,9 +9,9 @@ from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Yes
 from pulsar_fleet.cli.runs import recorded_run
 from pulsar_fleet.cli.settings import with_settings
-from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
+from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.clients.store import returnable_groups
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.connection import require_two
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.ledger import Ledger
@@ -30,8 +30,8 @@ CLUSTERS_HELP = "At least two clusters: admin URLs or Airflow connection ids."
 def doctor(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     """Diagnose replication between clusters; loads the topics that replicate. Exits with 3 if there is a fault."""
     clusters = conf["clusters"]
-    if len(clusters) < 2:
-        raise UsageError(f"Only {clusters[0]!r} is given: name at least two clusters.")
+    with usage_errors():
+        require_two(clusters)
     conf["selection"] = list(parse_selection(conf["selection"]).texts())
     with usage_errors():
         request = Request.of(conf)
@@ -56,8 +56,8 @@ def _run(
             terminal.note("No diagnosis of this run has such a remedy. Nothing has been changed.", style="yellow")
         return {**examination.to_json(), "remedy": None}, _state(examination)
     listed = "\n".join(call.text() for call in calls)
-    if ask and not terminal.confirm(f"{listed}\nSend {counted(len(calls), 'call')}?"):
-        raise PreconditionFailed("The remedy was not approved. Nothing has been changed.")
+    if ask:
+        terminal.require_answer(f"{listed}\nSend {counted(len(calls), 'call')}?", "remedy")
     with recorded_run(terminal, "doctor", "doctor", conf) as run:
         result: RemedyResult = run_interruptibly(heal(connections, examination, request, run))
     terminal.say(result.text())

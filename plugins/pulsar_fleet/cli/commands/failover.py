@@ -10,8 +10,8 @@ from pulsar_fleet.cli.clusters import ReachedCluster, named_cluster, parse_selec
 from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, DryRun, Select, Yes
 from pulsar_fleet.cli.runs import recorded_run
-from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
-from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
+from pulsar_fleet.cluster.connection import ClusterConnection, refuse_same_cluster
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
@@ -172,8 +172,8 @@ async def _reach_both(
         first = await reach(origin)
     except Unavailable:
         first = ReachedCluster(origin.name, origin)
-    if first.name == second.name:
-        raise UsageError(f"{origin.name!r} and {target.name!r} both lead to cluster {first.name!r}: name two clusters.")
+    with usage_errors():
+        refuse_same_cluster(origin.name, target.name, (first.name, second.name))
     return first.connection, second.connection
 
 

@@ -18,7 +18,6 @@ from pulsar_fleet.cli.runs import approve_deletions, recorded_run
 from pulsar_fleet.cli.settings import with_settings
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
@@ -46,8 +45,8 @@ def sync_metadata(
         request = Request.of(conf)
     sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(conf["clusters"])]
     require_consent("clusters", yes=yes)
-    if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
-        raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
+    if not yes:
+        terminal.require_answer(f"Write on {', '.join(side.name for side in sides)}?", "synchronisation")
     with recorded_run(terminal, "sync-metadata", "sync_metadata", conf) as run:
         if follow:
             document, state = run_interruptibly(_follow(terminal, sides, request, run))

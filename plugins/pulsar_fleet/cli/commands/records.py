@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from pulsar_fleet.cli.options import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import command_line, counted, listed
 from pulsar_fleet.evidence.collect import collect
@@ -119,9 +119,7 @@ def runs(
             rows = ledger.newest_runs(newest)
             terminal.say(_listed(rows) or "The ledger has no run.")
             terminal.finish({"runs": [_document(row) for row in rows]}, ExitState.DONE)
-        record = ledger.run(run)
-        if record is None:
-            raise NotFound(f"The ledger has no run {run!r}: `pulsar-fleet runs` lists the newest ones.")
+        record = ledger.require_run(run)
         details = _details(Run(run, ledger, Artefacts.open()))
         lines = [_line(record), *(f"  {name:<10} {text}" for name, texts in details.items() for text in texts)]
         command = command_line("evidence", run)

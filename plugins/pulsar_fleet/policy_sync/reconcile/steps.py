@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
+from pulsar_fleet.cluster.connection import ClusterConnection, require_two
+from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.cluster_notes import NoteKind, write_note
@@ -123,8 +123,7 @@ async def _state_after(fleet: Fleet, size: int, request: Request, run: Run, reda
 
 
 def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContextManager[Fleet]:
-    if len(connections) < 2:
-        raise InvalidRequest("Reconciliation needs at least two clusters: name their connections.")
+    require_two([connection.name for connection in connections])
     return open_fleet(connections, PATIENCE_SECONDS)
 
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.connection import ClusterConnection, require_two
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
@@ -42,8 +41,7 @@ async def examine(connections: Sequence[ClusterConnection], request: Request) ->
     :raises PermissionDenied: a cluster denies access.
     :raises Unavailable: no cluster answers.
     """
-    if len(connections) < 2:
-        raise InvalidRequest("Replication needs at least two clusters: name their connections.")
+    require_two([connection.name for connection in connections])
     began = time.monotonic()
     async with open_fleet(connections, PATIENCE_SECONDS) as fleet:
         facts = await read_fleet(fleet, connections, request)
