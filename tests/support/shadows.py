@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulsar
 from tests.support.replication import FOREVER, make_alone
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.outcome import StepResult
 from pulsar_fleet.preflight.findings import Planned
-from pulsar_fleet.read_only import steps
-from pulsar_fleet.read_only.plan import ReadOnlyPlan
+from pulsar_fleet.read_only import removal, steps
+from pulsar_fleet.read_only.plan import ReadOnlyPlan, ServingPlan
+from pulsar_fleet.read_only.request import Request
 from pulsar_sandbox import Cluster
 
 STORED = 20
@@ -109,12 +110,22 @@ async def make_shadowed(admin: AdminClient, cluster: Cluster, tenant: str, parti
 __all__ = ["FOREVER", "NOTHING_KEPT", "STORED", "Shadowed", "delivered", "make_shadowed", "make_source", "publish"]
 
 
+async def plan_of(admin: AdminClient, conf: JsonObject) -> Planned[ReadOnlyPlan]:
+    """The plan of a run by its settings, as the procedure makes it."""
+    request = Request.of(conf)
+    return await (removal.plan(admin, request) if conf.get("remove") else steps.plan(admin, request))
+
+
 async def carry_out(admin: AdminClient, planned: Planned[ReadOnlyPlan], run: Run) -> StepResult:
     """What follows the approval of a plan, as the procedure does it; the result of the step that links or removes."""
-    if planned.plan.remove:
-        return await steps.remove_topics(admin, planned, run)
-    await steps.create_topics(admin, planned, run)
-    await steps.confirm_brokers(admin, planned, run)
-    linked = await steps.link_topics(admin, planned, run)
-    await steps.confirm(admin, planned)
-    return linked
+    match planned.plan:
+        case removal.RemovalPlan() as plan:
+            return await removal.remove_topics(admin, replace(planned, plan=plan), run)
+        case ServingPlan() as plan:
+            serving = replace(planned, plan=plan)
+            await steps.create_topics(admin, serving, run)
+            await steps.confirm_brokers(admin, serving, run)
+            linked = await steps.link_topics(admin, serving, run)
+            await steps.confirm(admin, serving)
+            return linked
+    raise AssertionError(planned.plan)

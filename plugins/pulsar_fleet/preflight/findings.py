@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.text import counted, with_names
 
-Plan = TypeVar("Plan", bound=Document)
+Plan = TypeVar("Plan", bound=Document, covariant=True)
 
 
 class Severity(StrEnum):

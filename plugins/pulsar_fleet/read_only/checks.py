@@ -68,38 +68,6 @@ def check_setup(observed: Observed, request: Request) -> tuple[Finding, ...]:
     return blockers_first(found)
 
 
-def check_removal(observed: Observed, request: Request) -> tuple[Finding, ...]:
-    """What prevents taking shadow topics away; those that are missing already are no finding."""
-    findings = []
-    for source in observed.sources:
-        shadow = observed.shadows[request.shadow(source.topic)]
-        name = str(shadow.topic)
-        if shadow.partitions is None:
-            continue
-        if shadow.source != str(source.topic):
-            what = f"shadow topic of {shadow.source}" if shadow.source else "not a shadow topic"
-            findings.append(
-                blocker(
-                    "shadow-of-other-source",
-                    name,
-                    what,
-                    "This run would delete a topic that serves something else.",
-                    "correct 'topics' or 'namespace'.",
-                )
-            )
-        elif shadow.readers:
-            findings.append(
-                blocker(
-                    "shadow-has-readers",
-                    name,
-                    f"{shadow.readers} connected consumers and readers",
-                    "They would get no more messages.",
-                    "let the applications read the source or another shadow topic first.",
-                )
-            )
-    return blockers_first(findings)
-
-
 def _of_namespace(observed: Observed, request: Request) -> Iterator[Finding]:
     name, document = str(request.namespace), observed.document
     if not observed.tenant_exists:

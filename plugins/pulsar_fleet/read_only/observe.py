@@ -17,12 +17,11 @@ from pulsar_fleet.cluster.policies.model import TopicPolicy
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_comparable
 from pulsar_fleet.cluster.statistics import COMPACTION
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
-from pulsar_fleet.planning.diff import isolation_value, schema_values
+from pulsar_fleet.planning.diff import schema_values
 from pulsar_fleet.read_only.isolation import recorded_brokers
 from pulsar_fleet.read_only.owners import owners_of, read_brokers
-from pulsar_fleet.read_only.pair import stand_in_of
 from pulsar_fleet.read_only.request import Request
-from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
+from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState, retained_minutes_and_megabytes
 from pulsar_fleet.snapshot.resources import read_migrated_to, read_partition_counts, schema_state
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
@@ -31,7 +30,7 @@ _EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 
 
 async def observe(admin: AdminClient, request: Request) -> Observed:
-    """Read the cluster: one call, and one for each broker; of a run that takes shadow topics away twice as many.
+    """Read the cluster: one call, and one for each broker.
 
     Two for each namespace of a source, up to eight for each topic, and two for each of its partitions.
 
@@ -44,24 +43,22 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
     brokers = await admin.brokers()
     configurations = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
     document = await admin.namespace(request.namespace)
-    wanted = () if request.remove else request.brokers or recorded_brokers(document)
+    wanted = request.brokers or recorded_brokers(document)
     shadow_names = [request.shadow(topic) for topic in request.topics]
     namespaces = {topic.namespace for topic in request.topics}
     places = dict(zip(namespaces, await asyncio.gather(*(_place(admin, name) for name in namespaces)), strict=True))
     sources, shadows = await asyncio.gather(
         asyncio.gather(
-            *(_source(admin, own, topic, places[topic.namespace], configurations, request) for topic in request.topics)
+            *(_source(admin, own, topic, places[topic.namespace], configurations) for topic in request.topics)
         ),
-        asyncio.gather(*(_shadow(admin, topic, removing=request.remove, owned=bool(wanted)) for topic in shadow_names)),
+        asyncio.gather(*(_shadow(admin, topic, owned=bool(wanted)) for topic in shadow_names)),
     )
     return Observed(
         cluster=own,
         tenant_exists=await admin.tenant(request.namespace.tenant) is not None,
         document=document,
-        brokers=await _brokers(admin, request, wanted, dict(zip(brokers, configurations, strict=True))),
-        served=await _served(admin, request) if document and not request.remove else {},
-        others=await _others(admin, request) if document and request.remove else (),
-        deletes_shadows_alone=request.remove and await admin.deletes_shadows_alone(),
+        brokers=await read_brokers(admin, request.namespace, wanted, dict(zip(brokers, configurations, strict=True))),
+        served=await _served(admin, request) if document else {},
         sources=tuple(sources),
         shadows={state.topic: state for state in shadows},
         without_explicit_lac=tuple(
@@ -71,7 +68,7 @@ async def observe(admin: AdminClient, request: Request) -> Observed:
         ),
         peers=tuple(name for name in await admin.clusters() if name != own),
         configuration=dict(configurations[0]) if configurations else {},
-        existing=await read_partition_counts(admin, request.namespace) if document and not request.remove else {},
+        existing=await read_partition_counts(admin, request.namespace) if document else {},
     )
 
 
@@ -183,7 +180,6 @@ async def _source(
     topic: TopicName,
     place: tuple[JsonObject, str],
     configurations: Sequence[Mapping[str, Json]],
-    request: Request,
 ) -> SourceState:
     partitions = await partitions_of(admin, topic)
     if partitions is None:
@@ -211,7 +207,7 @@ async def _source(
         retention=min(retentions, key=retained_minutes_and_megabytes, default=None),
         bytes_per_second=sum(float(stats.get("msgThroughputIn") or 0) for stats in statistics),
         stored_bytes=sum(int(stats.get("storageSize") or 0) for stats in statistics),
-        sent={} if request.remove else await _sent(admin, dict(zip(stored, statistics, strict=True))),
+        sent=await _sent(admin, dict(zip(stored, statistics, strict=True))),
         namespace=document,
         schemas=tuple(schema_values(versions)),
         schemas_are_numbered=all(schema.version == number for number, schema in enumerate(versions)),
@@ -228,20 +224,10 @@ async def _sent(admin: AdminClient, statistics: Mapping[TopicName, JsonObject]) 
     return sent
 
 
-async def _brokers(
-    admin: AdminClient, request: Request, wanted: Sequence[str], configurations: Mapping[str, Mapping[str, Json]]
-) -> Brokers:
-    if not request.remove:
-        return await read_brokers(admin, request.namespace, wanted, configurations)
-    policies = await admin.isolation_policies()
-    return Brokers(live=tuple(configurations), policies={name: isolation_value(row) for name, row in policies.items()})
-
-
-async def _shadow(admin: AdminClient, topic: TopicName, *, removing: bool, owned: bool) -> ShadowState:
+async def _shadow(admin: AdminClient, topic: TopicName, *, owned: bool) -> ShadowState:
     partitions = await partitions_of(admin, topic)
-    stand_in = await partitions_of(admin, stand_in_of(topic)) if removing else None
     if partitions is None:
-        return ShadowState(topic=topic, stand_in=stand_in)
+        return ShadowState(topic=topic)
     properties = await properties_of(admin, topic)
     stored = topic.partitions(partitions) if owned else ()
     return ShadowState(
@@ -249,29 +235,10 @@ async def _shadow(admin: AdminClient, topic: TopicName, *, removing: bool, owned
         partitions=partitions,
         source=source_in(properties),
         retiring=RETIRED_FROM in properties,
-        stand_in=stand_in,
-        readers=await _readers(admin, topic.partitions(partitions)) if removing else 0,
         retentions=await _own(admin, topic, _RETENTION.path),
         schemas=tuple(schema_values(schema_state(topic, version) for version in await admin.schemas(topic))),
         owners=await owners_of(admin, stored),
         bundles={partition: await admin.bundle(partition) for partition in stored},
-    )
-
-
-async def _others(admin: AdminClient, request: Request) -> tuple[str, ...]:
-    shadows = [request.shadow(topic) for topic in request.topics]
-    ours = {*shadows, *map(stand_in_of, shadows)}
-    topics = {*await admin.topics(request.namespace), *await admin.partitioned_topics(request.namespace)}
-    return tuple(sorted(str(topic) for topic in topics if not ours & {topic, topic.parent}))
-
-
-async def _readers(admin: AdminClient, stored: Sequence[TopicName]) -> int:
-    """The number of connected consumers and readers; it loads the topic."""
-    statistics = [await admin.stats(partition, precise=False) for partition in stored]
-    return sum(
-        len(subscription.get("consumers") or ())
-        for stats in statistics
-        for subscription in (stats.get("subscriptions") or {}).values()
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.shadow_guard import INFINITE
@@ -13,22 +14,24 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.namespace_catalogue import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.changes.clusters import isolation_path
 from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Action, Change, Hazard, Plan
+from pulsar_fleet.preflight.context import call_text
+from pulsar_fleet.preflight.findings import Finding, Planned, count_line
 from pulsar_fleet.read_only.brokers import changes_policy, cost_lines
 from pulsar_fleet.read_only.isolation import (
     BROKERS,
     brokers_of,
     destinations,
     is_among,
-    is_own,
     isolation_document,
     policy_name,
     recorded_brokers,
 )
-from pulsar_fleet.read_only.pair import Pair, removal_calls, topic_creation
+from pulsar_fleet.read_only.pair import Pair, topic_creation
 from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.source_changes import (
     following_changes,
@@ -40,6 +43,7 @@ from pulsar_fleet.read_only.source_changes import (
 )
 from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState
 
+AnyPlan = TypeVar("AnyPlan", bound="ReadOnlyPlan")
 READ_ONLY = "pulsar-fleet.read-only"
 """The property of a namespace that this procedure created; its value says what it is for."""
 
@@ -54,25 +58,44 @@ _NEVER_DELETED: JsonObject = {
 class ReadOnlyPlan(Document):
     """What a run changes on one cluster.
 
-    :param contents: it creates the namespace and the shadow topics.
-    :param empties: whether the namespace is deleted with the last of its topics.
-    :param releases: whether its isolation policy is deleted with it.
-    :param brokers: those that serve the namespace and no other; empty: none of its own.
-    :param moving: its bundles that other brokers own now → the broker that takes them.
-    :param cost: what readers share, and which brokers send what; a sentence each.
-    :param pairs: all that are served, also those that need no change.
+    :param pairs: all that it is for, also those that need no change.
     """
 
     SCHEMA_VERSION = 1
     OTHER_VERSION = "make the plan again"
+    VERB: ClassVar[str]
+    """What happens to its topics, in its headline."""
 
     cluster: str
     namespace: NamespaceName
-    remove: bool
-    contents: Plan
     pairs: tuple[Pair, ...]
-    empties: bool = False
-    releases: bool = False
+
+    def changes(self) -> tuple[str, ...]:
+        """What changes, a line each."""
+        raise NotImplementedError
+
+    def calls(self) -> list[Call]:
+        """Every call that changes or loads something, in the order in which they are sent."""
+        raise NotImplementedError
+
+    def call_lines(self) -> list[str]:
+        """The same, as a person would send them."""
+        return [call_text(self.cluster, call) for call in self.calls()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPlan(ReadOnlyPlan):
+    """What a run makes to serve topics.
+
+    :param contents: it creates the namespace and the shadow topics.
+    :param brokers: those that serve the namespace and no other; empty: none of its own.
+    :param moving: its bundles that other brokers own now → the broker that takes them.
+    :param cost: what readers share, and which brokers send what; a sentence each.
+    """
+
+    VERB = "served"
+
+    contents: Plan
     brokers: tuple[str, ...] = ()
     moving: Mapping[str, str] = field(default_factory=dict)
     cost: tuple[str, ...] = ()
@@ -84,10 +107,6 @@ class ReadOnlyPlan(Document):
 
     def changes(self) -> tuple[str, ...]:
         """What changes, a line each."""
-        if self.remove:
-            taken = [f"take {pair.shadow} away" for pair in self.pairs]
-            taken += [f"delete the namespace {self.namespace}"] if self.empties else []
-            return (*taken, *(["delete its isolation policy"] if self.releases else ()))
         return (
             *(change.label for change in self.contents.changes),
             *(f"move {self.namespace}/{bundle} to {broker}" for bundle, broker in self.moving.items()),
@@ -96,14 +115,25 @@ class ReadOnlyPlan(Document):
 
     def calls(self) -> list[Call]:
         """Every call that changes or loads something, in the order in which they are sent."""
-        if self.remove:
-            calls = [call for pair in self.pairs for call in removal_calls(pair)]
-            calls += [bare("DELETE", f"/namespaces/{self.namespace.path}")] if self.empties else []
-            return [*calls, release_call(self.cluster, self.namespace)] if self.releases else calls
         creations = [call for change in self.contents.changes for call in change.calls]
         loads = [bare("GET", f"/{source.path}/stats") for pair in self.pairs if pair.links for source, _ in pair.stored]
         moves = [move_call(self.namespace, bundle, broker) for bundle, broker in self.moving.items()]
         return [*loads, *creations, *moves, *(pair.link_call() for pair in self.linking)]
+
+
+def described(plan: AnyPlan, findings: Sequence[Finding], cost: Sequence[str] = ()) -> Planned[AnyPlan]:
+    """A plan as the person reads it who approves it.
+
+    :param cost: what readers share, a sentence each.
+    """
+    lines = plan.call_lines()
+    headline = (
+        f"{counted(len(plan.pairs), 'topic')} {plan.VERB} read-only in {plan.namespace} on {plan.cluster}: "
+        f"{counted(len(plan.changes()), 'change')}, {counted(len(lines), 'call')}; {count_line(findings)}."
+    )
+    costs = ["\n".join(["**What it costs**", "", *(f"* {line}" for line in cost)])] if cost else []
+    text = "\n\n".join([headline, *costs, "\n".join(["**The calls**, in their order:", "", "```", *lines, "```"])])
+    return Planned(plan=plan, findings=tuple(findings), headline=headline, text=text)
 
 
 def move_call(namespace: NamespaceName, bundle: str, broker: str) -> Call:
@@ -111,36 +141,7 @@ def move_call(namespace: NamespaceName, bundle: str, broker: str) -> Call:
     return bare("PUT", f"/namespaces/{namespace.path}/{bundle}/unload", destinationBroker=broker)
 
 
-def release_call(cluster: str, namespace: NamespaceName) -> Call:
-    """Delete the isolation policy of the namespace: its brokers serve other namespaces again."""
-    return bare("DELETE", isolation_path(cluster, policy_name(namespace)))
-
-
-def plan_removal(observed: Observed, request: Request) -> ReadOnlyPlan:
-    """Plan to take shadow topics away; a second plan after a complete run has none."""
-    pairs = []
-    for source in observed.sources:
-        shadow = observed.shadows[request.shadow(source.topic)]
-        ours = shadow.partitions is not None and shadow.source == str(source.topic)
-        if ours or (shadow.partitions is None and shadow.stand_in is not None):
-            partitions = shadow.partitions if ours else shadow.stand_in
-            pair = _pair(source, shadow.topic, partitions or 0, links=str(shadow.topic) in source.linked)
-            retires = not observed.deletes_shadows_alone
-            pairs.append(replace(pair, retires=retires, stand_in=retires or shadow.stand_in is not None))
-    empties = not observed.others and READ_ONLY in ((observed.document or {}).get("properties") or {})
-    policy = observed.brokers.policies.get(policy_name(request.namespace))
-    return ReadOnlyPlan(
-        cluster=observed.cluster,
-        namespace=request.namespace,
-        remove=True,
-        contents=Plan(source="the topics to serve", target=observed.cluster, changes=()),
-        pairs=tuple(pairs),
-        empties=empties,
-        releases=policy is not None and is_own(request.namespace, policy) and (empties or observed.document is None),
-    )
-
-
-def plan_serving(observed: Observed, request: Request, *, revokes: bool = True) -> ReadOnlyPlan:
+def plan_serving(observed: Observed, request: Request, *, revokes: bool = True) -> ServingPlan:
     """Plan what is missing; a second plan after a complete run is empty.
 
     :param revokes: also take rights on the whole namespace from roles that may not consume from all of its sources.
@@ -153,10 +154,9 @@ def plan_serving(observed: Observed, request: Request, *, revokes: bool = True) 
     changes += [change for source, shadow in served for change in following_changes(source, shadow)]
     changes.sort(key=lambda change: list(Resource).index(change.resource))
     changes += grant_changes(observed, request, revokes=revokes) if present else ()
-    return ReadOnlyPlan(
+    return ServingPlan(
         cluster=observed.cluster,
         namespace=request.namespace,
-        remove=False,
         contents=Plan(source="the topics to serve", target=observed.cluster, changes=tuple(changes)),
         pairs=tuple(
             _pair(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -13,7 +14,7 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Outcome
+from pulsar_fleet.planning.apply.outcome import Outcome, StepResult
 from pulsar_fleet.planning.hazards import guard_call, risks_of_calls
 from pulsar_fleet.planning.plan import Plan, worst
 
@@ -43,6 +44,13 @@ async def send_recorded(
         outcome=Outcome.APPLIED.value,
     )
     await asyncio.to_thread(run.ledger.record, run.id, new_intents=[], new_changes=[change])
+
+
+def step_result(admin: AdminClient, began: float, calls: int, changes: int, kept: Sequence[str] = ()) -> StepResult:
+    """What a step did since `began` (monotonic seconds) and the admin client's count of `calls` then."""
+    return StepResult(
+        changes=changes, calls=admin.calls - calls, seconds=round(time.monotonic() - began, 1), kept=tuple(kept)
+    )
 
 
 async def apply_recorded(

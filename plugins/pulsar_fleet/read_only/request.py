@@ -23,14 +23,12 @@ class Request:
     :param namespace: where the shadow topics are.
     :param brokers: those that serve the namespace and no other; empty: those of an earlier run, or none of its own.
     :param lag_minutes: how far readers may be behind.
-    :param remove: stop serving these topics.
     """
 
     topics: tuple[TopicName, ...]
     namespace: NamespaceName
     brokers: tuple[str, ...] = ()
     lag_minutes: int = DEFAULT_LAG_MINUTES
-    remove: bool = False
 
     @classmethod
     def of(cls, conf: JsonObject) -> Self:
@@ -61,7 +59,6 @@ class Request:
             namespace=namespace,
             brokers=parse_brokers(conf.get("brokers") or ()),
             lag_minutes=lag,
-            remove=bool(conf.get("remove")),
         )
 
     def shadow(self, source: TopicName) -> TopicName:

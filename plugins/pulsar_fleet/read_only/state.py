@@ -60,8 +60,6 @@ class ShadowState:
     :param partitions: None of a topic that is missing.
     :param source: of a shadow topic.
     :param retiring: a run has begun to take it away.
-    :param stand_in: partitions of the empty topic that an earlier removal left, None without one.
-    :param readers: connected consumers and readers; read only where the run takes it away.
     :param retentions: its own, by scope, where they are set.
     :param schemas: its schema versions, oldest first.
     :param owners: topic or partition → the broker that owns it; read only where the namespace has brokers of its own.
@@ -72,8 +70,6 @@ class ShadowState:
     partitions: int | None = None
     source: str = ""
     retiring: bool = False
-    stand_in: int | None = None
-    readers: int = 0
     retentions: Mapping[str, Json] = field(default_factory=dict)
     schemas: tuple[JsonObject, ...] = ()
     owners: Mapping[TopicName, str] = field(default_factory=dict)
@@ -104,9 +100,6 @@ class Observed:
 
     :param document: the policies of the read-only namespace, None if it is missing.
     :param served: source → its namespace's policies, of all shadow topics of that namespace, also of other runs.
-    :param others: its topics that this run does not name; read only where the run takes shadow topics away.
-    :param deletes_shadows_alone: whether every broker keeps the ledgers of a source when its shadow topic is deleted;
-        read only where the run takes shadow topics away.
     :param without_explicit_lac: brokers that tell readers of an open ledger's last entry only with the next one.
     :param peers: other clusters that are registered here; topics may be replicated to them.
     :param configuration: the settings of a broker.
@@ -120,8 +113,6 @@ class Observed:
     shadows: Mapping[TopicName, ShadowState]
     brokers: Brokers = Brokers()
     served: Mapping[TopicName, JsonObject] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
-    deletes_shadows_alone: bool = False
     without_explicit_lac: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
     configuration: JsonObject = field(default_factory=dict)

@@ -14,7 +14,7 @@ import pulsar
 import pytest
 from tests.support.canary import Canary
 from tests.support.kinds import StartClusters
-from tests.support.shadows import STORED, carry_out, delivered, make_source, publish
+from tests.support.shadows import STORED, carry_out, delivered, make_source, plan_of, publish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -95,7 +95,7 @@ class Serving:
         self.runs += 1
         run = Run.open(f"brokers/{self.tenant}-{self.runs}")
         conf = {"topics": [str(self.source)], "namespace": str(namespace or self.readers), **settings}
-        return await steps.plan(self.admin, Request.of(conf)), run
+        return await plan_of(self.admin, conf), run
 
     async def findings(self, *brokers: str, **settings: Any) -> set[str]:
         planned, _ = await self.plan(brokers=list(brokers), **settings)

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.read_only.isolation import isolation_document, policy_name
-from pulsar_fleet.read_only.steps import release_brokers
+from pulsar_fleet.read_only.removal import release_brokers
 
 pytestmark = pytest.mark.cluster
 

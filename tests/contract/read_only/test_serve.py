@@ -11,7 +11,7 @@ from typing import Any
 import pulsar
 import pytest
 from tests.support.remedies import calls, send
-from tests.support.shadows import NOTHING_KEPT, STORED, carry_out, delivered, make_source, publish
+from tests.support.shadows import NOTHING_KEPT, STORED, carry_out, delivered, make_source, plan_of, publish
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -50,8 +50,7 @@ class Serving:
         self.runs += 1
         run = Run.open(f"serve/{self.readers.tenant}-{self.runs}")
         names = [str(self.topic(name)) for name in topics]
-        request = Request.of({"topics": names, "namespace": str(self.readers), **settings})
-        return await steps.plan(self.admin, request), run
+        return await plan_of(self.admin, {"topics": names, "namespace": str(self.readers), **settings}), run
 
     async def findings(self, *topics: str, **settings: Any) -> dict[str, Finding]:
         planned, _ = await self.plan(*topics, **settings)

@@ -15,17 +15,16 @@ import pulsar
 import pytest
 from tests.support.kinds import StartClusters
 from tests.support.replication import make_alone
-from tests.support.shadows import carry_out
+from tests.support.shadows import carry_out, plan_of
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.preflight.findings import blockers
-from pulsar_fleet.read_only import steps
-from pulsar_fleet.read_only.request import Request
 from pulsar_fleet.read_only.upkeep.follow import follow_sources
 from pulsar_sandbox import Cluster
 
@@ -95,14 +94,14 @@ def received(connection: ClusterConnection, topic: TopicName, subscription: str)
 
 async def run(admin: AdminClient, source: TopicName, **settings: Any) -> TopicName:
     readers = NamespaceName(source.namespace.tenant, "readers")
-    request = Request.of({"topics": [str(source)], "namespace": str(readers), **settings})
-    await plan_and_do(admin, request, "remove" if request.remove else "serve")
-    return request.shadow(source)
+    conf = {"topics": [str(source)], "namespace": str(readers), **settings}
+    await plan_and_do(admin, conf, "remove" if conf.get("remove") else "serve")
+    return TopicName(readers, source.local)
 
 
-async def plan_and_do(admin: AdminClient, request: Request, name: str) -> None:
-    record = Run.open(f"serve/{request.namespace}/{name}")
-    planned = await steps.plan(admin, request)
+async def plan_and_do(admin: AdminClient, conf: JsonObject, name: str) -> None:
+    record = Run.open(f"serve/{conf['namespace']}/{name}")
+    planned = await plan_of(admin, conf)
     assert not blockers(planned.findings), planned.findings
     await carry_out(admin, planned, record)
 
@@ -133,9 +132,9 @@ async def make_topic(admin: AdminClient, topic: TopicName, *, reader: str, parti
 
 async def serve_topics(admin: AdminClient, name: str, *topics: TopicName) -> dict[TopicName, TopicName]:
     """Serve topics in one namespace; source → shadow topic."""
-    request = Request.of({"topics": list(map(str, topics)), "namespace": f"{topics[0].namespace.tenant}/readers"})
-    await plan_and_do(admin, request, name)
-    return {topic: request.shadow(topic) for topic in topics}
+    readers = NamespaceName(topics[0].namespace.tenant, "readers")
+    await plan_and_do(admin, {"topics": list(map(str, topics)), "namespace": str(readers)}, name)
+    return {topic: TopicName(readers, topic.local) for topic in topics}
 
 
 async def reads(connection: ClusterConnection, token: str, topic: TopicName) -> bool:
