@@ -82,7 +82,7 @@ check: lint ## What to run before each commit: lint and unit tests, without a cl
 	@$(LONG_AREAS) check
 
 .PHONY: test
-test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 10 to 15 minutes
+test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; half an hour
 	@$(TWICE) $(CLUSTERS) -m "not long"
 
 .PHONY: test-ui

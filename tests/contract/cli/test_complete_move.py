@@ -111,6 +111,8 @@ async def test_a_move_is_completed_while_applications_go_on(move: Moved) -> None
     await live.receive_all()
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_a_completion_that_is_undone_lets_clients_return(move: Moved) -> None:
     await asyncio.to_thread(move.old.create_producer, str(move.topic))
     stopped = await asyncio.to_thread(move.shell.interrupted, *move.words, "--yes", after="wait_repointed")
@@ -196,6 +198,8 @@ async def test_a_completion_that_dies_right_before_the_redirect_goes_on(move: Mo
     assert (live.lost, old.lost) == (set(), set())
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_moved_applications_are_not_moved_once_more_by_a_flag(move: Moved) -> None:
     refused = await move.command(*move.words, "--strategy", "replicate_then_switch", "--dry-run")
     assert (refused.state, "BLOCKER clients-led-to-green" in refused.err) == (REFUSED, True), refused.err

@@ -154,6 +154,8 @@ def lived_again(lived: Lived) -> tuple[str, ...]:
     return ("move-clients", *lived.shell.sides, "--group", "orders", "--namespaces", str(lived.topic.namespace))
 
 
+@pytest.mark.long
+@pytest.mark.migration
 @pytest.mark.parametrize("apart", [True], indirect=True)
 async def test_nothing_is_delivered_twice_while_producers_are_held(lived: Lived) -> None:
     live = lived.live
@@ -202,6 +204,8 @@ async def killed(lived: Lived, words: tuple[str, ...], is_there: Callable[[], Aw
     return run
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_producers_that_killed_moves_have_held_are_released(lived: Lived) -> None:
     blue, green = lived.shell.sides
     await skip_unless_held(lived.on_blue)
@@ -239,6 +243,8 @@ async def test_producers_that_killed_moves_have_held_are_released(lived: Lived) 
     await lived.live.receive_all()
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_a_move_that_returned_is_undone(lived: Lived) -> None:
     live = lived.live
     before = await lived.on_blue.namespace(lived.topic.namespace)
@@ -264,6 +270,8 @@ async def test_a_move_that_returned_is_undone(lived: Lived) -> None:
     await lived.live.receive_all()
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_a_run_that_died_when_it_had_published_goes_on(lived: Lived) -> None:
     shell = lived.shell
     with subprocess.Popen(
@@ -306,6 +314,8 @@ async def test_a_copy_is_undone_before_clients_move(lived: Lived) -> None:
     await lived.live.publish_more(50)
 
 
+@pytest.mark.long
+@pytest.mark.migration
 async def test_auto_moves_the_clients_of_a_group_that_all_read_its_document(lived: Lived, served: str) -> None:
     words = ("migrate", *lived.shell.sides, "--namespaces", str(lived.topic.namespace), "--group", "orders")
     alone = await lived.command(*words, "--dry-run")

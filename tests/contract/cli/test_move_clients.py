@@ -29,6 +29,8 @@ DONE, ERROR, USAGE, REFUSED, PARTLY = 0, 1, 2, 4, 5
 log = logging.getLogger(__name__)
 
 
+@pytest.mark.long
+@pytest.mark.replication
 async def test_live_applications_keep_their_positions_there_and_back(
     shell: Shell,
     documents: ConnectionDocuments,
@@ -71,6 +73,8 @@ async def test_live_applications_keep_their_positions_there_and_back(
     assert await unread(on_green.connection, topic, "nightly") == set(live.sent)
 
 
+@pytest.mark.long
+@pytest.mark.replication
 async def test_a_move_from_which_nobody_could_come_back_is_refused(
     shell: Shell,
     documents: ConnectionDocuments,

@@ -18,6 +18,7 @@ INTERRUPTED = 130
 STEPS = ("apply_plan", "verify_equal")
 
 
+@pytest.mark.long
 async def test_a_tenant_is_onboarded_after_a_kill_and_ctrl_c(
     shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_estate: Make
 ) -> None:

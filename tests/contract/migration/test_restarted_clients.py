@@ -94,6 +94,7 @@ async def require_as_on_green(moved: MovedNamespace, topic: TopicName) -> None:
     assert Counter(await asyncio.to_thread(read_all, blue, topic, read.total())) == read
 
 
+@pytest.mark.long
 @redirects_at_once
 @pytest.mark.parametrize(
     ("strategy", "acknowledged"), [(Strategy.REDIRECT, len(STORED)), (Strategy.REPLICATE, ACKNOWLEDGED)]

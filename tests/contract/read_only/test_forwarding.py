@@ -448,6 +448,7 @@ async def test_a_quota_of_brokers_that_may_not_be_read_is_unknown(
         assert (await readers.forward()).problems == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 async def test_a_forwarder_that_is_killed_loses_nothing_and_invents_nothing(
     readers: Readers, records: Path, kills: int
