@@ -167,7 +167,7 @@ class _ProcedureRun:
         if isinstance(problem, _Blocked) and not changed:
             self._terminal.note(f"Run {self._run.id} has stopped:")
             self._terminal.note(str(problem), style="red")
-            return document, ExitState.REFUSED
+            return {**document, "error": error_document(problem)}, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             self._terminal.note(f"Run {self._run.id} has stopped:")
             self._terminal.note(str(problem), style="red")

@@ -281,8 +281,8 @@ def admin_url_problem(url: str) -> str:
 def require_two(connections: Sequence[str]) -> None:
     """Refuse a single cluster where several are compared or connected."""
     if len(connections) < 2:
-        given = f"Only {connections[0]!r}" if connections else "No cluster"
-        raise InvalidRequest(f"{given} is given: name at least two clusters.")
+        named = f"Only {connections[0]!r}" if connections else "No cluster"
+        raise InvalidRequest(f"{named} is given: name at least two clusters.")
 
 
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:

@@ -276,6 +276,7 @@ class Cursor:
     """The state of a subscription, or of a system cursor, on a plain topic or partition.
 
     :param mark_delete: mark-delete position: everything up to and including it is acknowledged.
+    :param read: the entry that is read next; only in `internalStats`.
     :param acknowledged: ranges of individually acknowledged entries after it, in the broker's format
         `[(18:3..18:5],(18:9..18:10]]`; only in `internalStats`.
     :param consumed: entries since the topic was loaded; only in `internalStats`.
@@ -283,6 +284,7 @@ class Cursor:
     """
 
     mark_delete: Position
+    read: Position | None = field(default=None, compare=False)
     acknowledged: str = "[]"
     consumed: int = field(default=0, compare=False)
     replicated: bool = False
@@ -300,6 +302,7 @@ def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
     return {
         _plain(name): Cursor(
             mark_delete=Position.parse(document["markDeletePosition"]),
+            read=Position.parse(document["readPosition"]) if document.get("readPosition") else None,
             acknowledged=document["individuallyDeletedMessages"],
             consumed=int(document.get("messagesConsumedCounter") or 0),
         )

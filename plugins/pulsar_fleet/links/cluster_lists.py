@@ -277,6 +277,20 @@ async def end_replication(
     return any(shorter)
 
 
+async def replace_cluster(
+    admin: AdminClient, own: str, namespace: NamespaceName, old: str, new: str, topics: Collection[TopicName] = ()
+) -> bool:
+    """Put one cluster in the place of another in the replication clusters, in one write; True if a list was changed.
+
+    :param topics: with lists of their own, in which it is replaced too; a list that lacks `old` stays as it is.
+    """
+    listing = await topics_with(admin, old, topics)
+    changed = [await _change_topic(admin, own, topic, add=[own, new], remove=[old]) for topic in listing]
+    if old in await _clusters(admin, namespace):
+        changed.append(await _change(admin, own, namespace, add=[own, new], remove=[old]))
+    return any(changed)
+
+
 async def wait_ended(
     blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, *, only: Collection[TopicName] = ()
 ) -> None:

@@ -35,6 +35,7 @@ from pulsar_fleet.migration.repoint.both_ways import (
     settle_back,
 )
 from pulsar_fleet.migration.repoint.steps import read_state
+from pulsar_fleet.migration.third_clusters import restore_thirds
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
@@ -82,6 +83,7 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         await settle_back(green, run, moves)
         back, returning = await end_back(green, run, moves)
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
+        overrides = (*overrides, *(await restore_thirds(sides, run, names)))
         await require_unwritten(blue, green, run)
         in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)

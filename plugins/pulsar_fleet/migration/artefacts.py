@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MOVES = "moves.json"
 FINDINGS = "findings.json"
+LED = "third-clusters.json"
+"""Third cluster → the namespaces of which its replication is led to the new cluster."""
 WAIVERS = "waivers.json"
 REDIRECT = "redirect.json"
 BROKERS = "brokers.json"

@@ -232,6 +232,7 @@ async def clean_up_namespace(
             # It has replicated to green before the run, for a return that is over.
             clusters, lists = [name for name in clusters if name != moves.green], move.stored_topics
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters, lists)
+    await _end_outgoing(blue, move, moves)
     topics = stored_transfers(run, str(move.namespace)).values()
     finish = _skip_backlog if move.strategy.keeps_subscriptions else _remove_subscription
     removed = [
@@ -243,6 +244,26 @@ async def clean_up_namespace(
     if unload and not move.strategy.keeps_subscriptions:
         await unload_read(blue, move.partitions)
     return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
+
+
+async def _end_outgoing(blue: AdminClient, move: Move, moves: Moves) -> None:
+    """End the replication to third clusters that have everything of blue: green has their names in its list.
+
+    Brokers refuse to remove a topic that is replicated, which a failback has to do. One that may lack something keeps
+    its place in the list: a later call ends it.
+    """
+    listed = {*((await blue.namespace(move.namespace) or {}).get("replication_clusters") or ())}
+    statistics = await stats_of(blue, move.partitions)
+    for cluster in sorted(listed - {moves.blue, moves.green}):
+        waiting = [
+            str(topic)
+            for topic, stats in statistics.items()
+            if not isinstance(stats, TopicStats) or stats.replication_backlog.get(cluster, 1)
+        ]
+        if waiting:
+            log.warning("%s: %s may lack messages of %s, so it stays in its list", moves.blue, cluster, waiting[0])
+            continue
+        await end_replication(blue, moves.blue, move.namespace, cluster, (), move.stored_topics)
 
 
 async def redirects_at_once(blue: AdminClient, run: Run) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Unavailable
 
 
 def names_of(blue: AdminClient, green: AdminClient) -> dict[str, str]:
@@ -21,12 +22,14 @@ class Sides:
 
     :param retry_seconds: how long a step retries calls to an unreachable cluster.
     :param preparing: id of the task that prepares the cluster to which the namespaces move.
+    :param thirds: further clusters that may replicate into what moves.
     """
 
     blue: ClusterConnection
     green: ClusterConnection
     retry_seconds: float = 30.0
     preparing: str = "prepare_green"
+    thirds: tuple[ClusterConnection, ...] = ()
 
     @property
     def names(self) -> dict[str, str]:
@@ -35,7 +38,20 @@ class Sides:
 
     def reversed(self) -> Sides:
         """The clusters in the order of the steps of a failback: the cluster that the namespaces leave comes first."""
-        return Sides(self.green, self.blue, self.retry_seconds, preparing="prepare_blue")
+        return Sides(self.green, self.blue, self.retry_seconds, preparing="prepare_blue", thirds=self.thirds)
+
+    @asynccontextmanager
+    async def open_thirds(self) -> AsyncIterator[dict[str, AdminClient]]:
+        """Open an admin client for each further cluster, by its own name.
+
+        :raises Unavailable: one does not answer.
+        """
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(AdminClient(connection, retry_seconds=self.retry_seconds))
+                for connection in self.thirds
+            ]
+            yield {await _name_of(client): client for client in clients}
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
@@ -45,3 +61,14 @@ class Sides:
             AdminClient(self.green, retry_seconds=self.retry_seconds) as green,
         ):
             yield blue, green
+
+
+async def _name_of(third: AdminClient) -> str:
+    try:
+        return await third.cluster_name()
+    except Unavailable as error:
+        raise Unavailable(
+            f"The third cluster {third.connection.argument!r} does not answer, and what it replicates is held at the "
+            f"cut-over and led on: {error} Run this step again when it answers.",
+            cluster=third.connection.name,
+        ) from error

@@ -40,6 +40,7 @@ from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import reserve_subscriptions, store_reserved_subscriptions
 from pulsar_fleet.migration.proof import steps as proof
 from pulsar_fleet.migration.proof.steps import verify_subscriptions
+from pulsar_fleet.migration.third_clusters import restore_thirds
 from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.migration.wave_cutover import cut_over
 from pulsar_fleet.migration.waves.approval_text import wave_members
@@ -158,8 +159,9 @@ async def restore_blue(
 ) -> tuple[str, ...]:
     """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
     restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics, replicates=replicates)
+    on_thirds = await restore_thirds(sides, run, original.namespaces)
     await release(sides, run)
-    return restored
+    return (*restored, *on_thirds)
 
 
 def _replicated(moves: Moves) -> list[Move]:

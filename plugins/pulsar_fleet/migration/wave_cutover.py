@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.polling import all_ended
 from pulsar_fleet.cluster.text import listed, with_names
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -47,6 +49,7 @@ from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
+from pulsar_fleet.migration.third_clusters import Incoming, let_go
 from pulsar_fleet.migration.unread_brokers import not_reported, reported_findings
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
@@ -158,7 +161,7 @@ async def cut_over(
             sides.green.name,
             ", ".join(redirect.placeholders),
         )
-    async with sides.open() as (blue, green):
+    async with sides.open() as (blue, green), sides.open_thirds() as thirds:
         if not Reached.of(run).all(moves, Phase.DRAINED):
             await freeze.freeze(blue, run, original)
         if (waiting := await without_moved(blue, moves)).moves:
@@ -177,6 +180,7 @@ async def cut_over(
             proof_max_age_minutes=proof_max_age_minutes,
             stopping=stopping,
             carry_left=carry_left,
+            thirds=thirds,
         )
         await (wave.all_at_once() if any(move.strategy.flags_cluster for move in moves.moves) else wave.one_by_one())
         return run.artefacts.write_json(run.id, CUT_OVER, wave.done())
@@ -197,6 +201,7 @@ class _WaveCutOver:
     proof_max_age_minutes: float | None
     stopping: Callable[[], bool]
     carry_left: CarryLeft | None
+    thirds: Mapping[str, AdminClient]
 
     def done(self) -> dict[str, JsonObject]:
         """Namespace → what its cut-over did."""
@@ -285,13 +290,33 @@ class _WaveCutOver:
             self._store(await redirect_left(cut_over, self.redirect, require_clients, self.carry_left))
             return
         known = with_clients(move, stored_clients(run, replace(self.moves, moves=(move,))))
-        result = await replace(cut_over, move=known).redirect(
-            self.redirect,
-            cluster_flag=flag,
-            individually_acknowledged=self.individually_acknowledged,
-            require_clients=require_clients,
-        )
+        async with self._incoming(move):
+            result = await replace(cut_over, move=known).redirect(
+                self.redirect,
+                cluster_flag=flag,
+                individually_acknowledged=self.individually_acknowledged,
+                require_clients=require_clients,
+            )
         self._store(result)
+
+    @asynccontextmanager
+    async def _incoming(self, move: Move) -> AsyncIterator[None]:
+        """Hold what third clusters replicate into the namespace; once it is flagged, lead that to green."""
+        old, new, name = self.moves.blue, self.moves.green, move.namespace
+        looked = [await Incoming.find(third, cluster, name, old=old, new=new) for cluster, third in self.thirds.items()]
+        incoming = [replication for replication in looked if replication]
+        try:
+            for replication in incoming:
+                await replication.hold(self.run, self.sides)
+            yield
+        finally:
+            try:
+                if incoming and await is_flagged(self.blue, move):
+                    await all_ended(*(replication.lead() for replication in incoming))
+            finally:
+                await all_ended(*(let_go(third, self.run, name) for third in self.thirds.values()))
+        for replication in incoming:
+            await replication.wait_linked()
 
     def _store(self, result: CutOverResult) -> None:
         run = self.run

@@ -48,13 +48,14 @@ def validate(conf: JsonObject) -> None:
         raise InvalidRequest(f"{conf['run']} did not record its clusters: name {listed(missing)} too.")
 
 
-def clusters_of(conf: JsonObject) -> dict[str, str]:
+def clusters_of(conf: JsonObject) -> JsonObject:
     """The clusters that the settings leave empty: those of the run that is undone."""
     from pulsar_fleet.ledger.run import Run
 
     recorded = Run.open(conf["run"]).ledger.run(conf["run"])
     before = recorded.conf if recorded else {}
-    return {side: before.get(side) or "" for side in CLUSTERS if not conf[side]}
+    empty = {side: before.get(side) or "" for side in CLUSTERS if not conf[side]}
+    return empty if conf.get(_THIRDS) else {**empty, _THIRDS: before.get(_THIRDS) or []}
 
 
 async def require(session: Session) -> None:
@@ -159,7 +160,7 @@ def _aborted(session: Session) -> _Aborted:
     run = Run(session.conf["run"], session.run.ledger, session.run.artefacts, session.run.process)
     recorded, ((blue,), (green,)) = run.ledger.run(run.id), (session.connections[side] for side in CLUSTERS)
     is_failback = recorded is not None and recorded.procedure == FAILBACK.name
-    return _Aborted(run, Sides(blue, green), is_failback)
+    return _Aborted(run, Sides(blue, green, thirds=session.connections.get(_THIRDS, ())), is_failback)
 
 
 async def _names(aborted: _Aborted) -> tuple[str, str]:
@@ -190,11 +191,12 @@ def _text(aborted: AbortResult) -> str:
 
 
 CLUSTERS = {"blue": "The old cluster.", "green": "The new cluster."}
+_THIRDS = "third_clusters"
 ABORT = Procedure(
     name="abort_migration",
     summary="Undo a migration or a failback before its first topic is terminated.",
     command="abort",
-    clusters=CLUSTERS,
+    clusters={**CLUSTERS, _THIRDS: "Third clusters of the run."},
     own_settings=ABORT_SETTINGS,
     clusters_of=clusters_of,
     opening="read_request",

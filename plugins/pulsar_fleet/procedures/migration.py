@@ -143,6 +143,7 @@ async def check_migration(session: Session) -> Checked:
     if migration.moves.move_clients and not migration.are_clients_moved:
         lines, risks = await check_clients(session, migration.moves)
     text = session.run.artefacts.read(wave.text).decode()
+    lines += _led_lines(session.run, migration.moves.green)
     about_clients = "\n".join(f"* {line}" for line in [*lines, *(risk for risk, _ in risks)])
     return Checked(
         headline=wave.headline,
@@ -153,6 +154,17 @@ async def check_migration(session: Session) -> Checked:
         warnings=len(findings) + len(risks),
         about=f"wave {wave.number}",
     )
+
+
+def _led_lines(run: Run, green: str) -> list[str]:
+    """What the cut-over does with the replication of third clusters."""
+    from pulsar_fleet.migration.artefacts import LED
+
+    return [
+        f"{third} replicates into {listed(namespaces)}: the cut-over holds that replication for some seconds, then "
+        f"leads it to {green}."
+        for third, namespaces in (run.stored(LED) or {}).items()
+    ]
 
 
 _Look = Callable[[Session], Awaitable[Said]]
@@ -400,7 +412,8 @@ def run_of(session: Session) -> Migration | Failback:
     assert recorded is not None, f"the first task has recorded {session.run.id}"
     (blue,), (green,) = session.connections["blue"], session.connections["green"]
     parsing = session.dag_parsing() if session.dag_parsing else None
-    return PROCEDURES[recorded.procedure].of(session.conf, Sides(blue, green), session.run, parsing)
+    sides = Sides(blue, green, thirds=session.connections.get("third_clusters", ()))
+    return PROCEDURES[recorded.procedure].of(session.conf, sides, session.run, parsing)
 
 
 def _migration(session: Session) -> Migration:
@@ -521,7 +534,11 @@ def restoring(old: str) -> Step:
 
 
 _ID = "admin URL or Airflow connection id."
-CLUSTERS = {"blue": f"The old cluster: {_ID}", "green": f"The new cluster: {_ID}"}
+CLUSTERS = {
+    "blue": f"The old cluster: {_ID}",
+    "green": f"The new cluster: {_ID}",
+    "third_clusters": f"A further cluster that replicates into the namespaces: {_ID}",
+}
 
 MIGRATION = Procedure(
     name="migrate_namespaces",

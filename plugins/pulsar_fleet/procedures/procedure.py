@@ -444,7 +444,9 @@ class Procedure:
         conf = {**conf, **self.clusters_of(conf)}
         of_others = {name for other in self.each if other is not step for name in other.clusters}
         shown = [name for name in self.clusters if name not in of_others]
-        named = {name: conf[name] if isinstance(conf[name], list) else [conf[name]] for name in shown}
+        # A run of an earlier release has no setting that came since.
+        values = {name: conf.get(name) for name in shown}
+        named = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
         return {name: [*filter(None, names)] for name, names in named.items()} | self.batch_connections(batch)
 
     def batch_connections(self, batch: JsonObject | None) -> dict[str, list[str]]:

@@ -115,8 +115,8 @@ async def plan(admin: AdminClient, request: Request) -> Planned[RemovalPlan]:
 
     Calls: five, and one for each broker; up to six for each shadow topic, and one for each of its partitions.
     """
-    found = await find(admin, request)
-    return described(plan_removal(found, request), check_removal(found))
+    read = await find(admin, request)
+    return described(plan_removal(read, request), check_removal(read))
 
 
 async def find(admin: AdminClient, request: Request) -> Found:
@@ -164,13 +164,13 @@ async def _readers(admin: AdminClient, stored: Sequence[TopicName]) -> int:
     )
 
 
-def plan_removal(found: Found, request: Request) -> RemovalPlan:
+def plan_removal(read: Found, request: Request) -> RemovalPlan:
     """Plan to take shadow topics away; a second plan after a complete run has none."""
-    retires = not found.deletes_shadows_alone
-    empties = not found.others and READ_ONLY in ((found.document or {}).get("properties") or {})
-    policy = found.policies.get(policy_name(request.namespace))
+    retires = not read.deletes_shadows_alone
+    empties = not read.others and READ_ONLY in ((read.document or {}).get("properties") or {})
+    policy = read.policies.get(policy_name(request.namespace))
     return RemovalPlan(
-        cluster=found.cluster,
+        cluster=read.cluster,
         namespace=request.namespace,
         pairs=tuple(
             Pair(
@@ -182,18 +182,18 @@ def plan_removal(found: Found, request: Request) -> RemovalPlan:
                 retires=retires,
                 stand_in=retires or shadow.stand_in is not None,
             )
-            for shadow in found.shadows
+            for shadow in read.shadows
             if shadow.is_ours or (shadow.partitions is None and shadow.stand_in is not None)
         ),
         empties=empties,
-        releases=policy is not None and is_own(request.namespace, policy) and (empties or found.document is None),
+        releases=policy is not None and is_own(request.namespace, policy) and (empties or read.document is None),
     )
 
 
-def check_removal(found: Found) -> tuple[Finding, ...]:
+def check_removal(read: Found) -> tuple[Finding, ...]:
     """What prevents taking shadow topics away; those that are missing already are no finding."""
     findings = []
-    for shadow in found.shadows:
+    for shadow in read.shadows:
         name = str(shadow.topic)
         if shadow.partitions is None:
             continue

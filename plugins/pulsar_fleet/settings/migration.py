@@ -62,6 +62,17 @@ def _strategy(*others: str, copying: str) -> Setting:
     )
 
 
+THIRD_CLUSTERS = {
+    "third_clusters": setting(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Third clusters",
+        group="What",
+        description="Connections of further clusters that replicate into the namespaces: the cut-over holds that "
+        "replication and leads it to the new cluster.",
+    ),
+}
 QUIESCE = {
     "quiesce_seconds": _own(
         "quiesce_seconds",
@@ -175,6 +186,7 @@ SETTINGS = {
         group="When",
         description="When the cut-over is not allowed; same format as change windows.",
     ),
+    **THIRD_CLUSTERS,
     "waivers": waivers(),
     **approval("a wave"),
     **QUIESCE,
@@ -251,6 +263,7 @@ FAILBACK_SETTINGS = {
         description="Remove the topics that the migration terminated on blue, with their stored messages. "
         "If off, the check fails with their list.",
     ),
+    **THIRD_CLUSTERS,
     "waivers": waivers(),
     **QUIESCE,
     **PROOF,
@@ -281,5 +294,12 @@ ABORT_SETTINGS = {
         type=["null", "string"],
         title="Green",
         description="Connection of the new cluster. Empty: the one of that run.",
+    ),
+    "third_clusters": setting(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Third clusters",
+        description="Connections of the further clusters of that run. Empty: those of that run.",
     ),
 }

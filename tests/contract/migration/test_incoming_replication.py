@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pulsar
 import pytest
 from tests.support.applications import Publisher, Subscriber
 from tests.support.kinds import StartClusters
+from tests.support.proxy import Proxy
 from tests.support.replication import know_each_other, wait_linked
+from tests.support.shell import Shell
 from tests.support.waits import monitor_until_drained, wait_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.runs.overrides import PROPERTY, is_held
 from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -28,12 +36,15 @@ from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_sandbox import Sandbox
 
 INBOUND = "replicates-into-blue"
+RECORDS = "files"
 WAIVER = Waiver(id=INBOUND, who="Ada", why="to see what the run does")
 PER_SECOND = 60.0
 
@@ -48,10 +59,17 @@ class World:
     run: Run
     namespace: NamespaceName
 
+    both_ways: bool = False
+
     def __post_init__(self) -> None:
         self.events, self.audit = TopicName(self.namespace, "events"), TopicName(self.namespace, "audit")
         self.partitions = [*self.events.partitions(3), self.audit]
         self.sides = Sides(self.blue.connection, self.green.connection, 5.0)
+        self.led = replace(self.sides, thirds=(self.far.connection,))
+        self.on_far = [
+            Subscriber(self.events, "billing-of-far"),
+            Subscriber(self.audit, "ledger-of-far", pulsar.ConsumerType.Failover),
+        ]
         self.of_far = [
             Publisher(self.events, ["a", "b", "c"], per_second=PER_SECOND),
             Publisher(self.audit, ["d"], per_second=PER_SECOND / 2),
@@ -76,15 +94,22 @@ class World:
             await admin.create_topic(self.audit)
         await self.far.post(f"{path}/replication", ["far", "blue"])
         await wait_linked(self.far, self.partitions, "blue")
+        if self.both_ways:
+            for subscriber in self.on_far:
+                subscriber.start(self.far.connection)
+            await self.blue.post(f"{path}/replication", ["blue", "far"])
+            await wait_linked(self.blue, self.partitions, "far")
         for application in (*self.subscribers, *self.of_blue):
             application.start(self.blue.connection)
         for publisher in self.of_far:
             publisher.start(self.far.connection)
         await asyncio.sleep(2)
 
-    async def check(self, run: Run, strategy: Strategy, waivers: Sequence[Waiver] = ()) -> Moves:
+    async def check(
+        self, run: Run, strategy: Strategy, waivers: Sequence[Waiver] = (), sides: Sides | None = None
+    ) -> Moves:
         reference, _ = await steps.check_gates(
-            self.sides, run, [self.namespace], strategy, expected=Expectations(), waivers=waivers
+            sides or self.sides, run, [self.namespace], strategy, expected=Expectations(), waivers=waivers
         )
         return Moves.from_json(run.artefacts.read_json(reference))
 
@@ -129,29 +154,33 @@ class World:
                     assert blockers(self.run) == {INBOUND}
                     await asyncio.sleep(3)
 
-    async def prepare(self, moves: Moves) -> None:
-        await steps.prepare_green(self.sides, self.run, moves)
-        await steps.recheck_gates(self.sides, self.run, moves, expected=Expectations(), waivers=[WAIVER])
-        await steps.freeze_blue(self.sides, self.run, moves)
-        await steps.start_replication(self.sides, self.run, moves)
-        await wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=str)
-        await steps.verify_copy(self.sides, self.run, moves)
+    async def prepare(self, moves: Moves, sides: Sides | None = None) -> None:
+        sides = sides or self.sides
+        await steps.prepare_green(sides, self.run, moves)
+        await steps.recheck_gates(sides, self.run, moves, expected=Expectations(), waivers=[WAIVER])
+        await steps.freeze_blue(sides, self.run, moves)
+        await steps.start_replication(sides, self.run, moves)
+        await wait_replicated(sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=str)
+        await steps.verify_copy(sides, self.run, moves)
 
-    async def move(self, moves: Moves) -> None:
-        await self.prepare(moves)
+    async def move(self, moves: Moves, sides: Sides | None = None) -> None:
+        await self.prepare(moves, sides)
+        await self.switch(moves, sides or self.sides)
+
+    async def switch(self, moves: Moves, sides: Sides) -> None:
         original = find_original_settings(self.run)
         assert original is not None
-        await steps.cut_over(self.sides, self.run, moves, original, proof_max_age_minutes=60)
-        await monitor_until_drained(self.sides, self.run, moves, seconds=60, poll_seconds=1)
-        await steps.verify_messages(self.sides, self.run, moves)
-        await steps.clean_up_blue(self.sides, self.run, moves, original)
-        await steps.restore_blue(self.sides, self.run, original, delete_topics=False)
+        await steps.cut_over(sides, self.run, moves, original, proof_max_age_minutes=60)
+        await monitor_until_drained(sides, self.run, moves, seconds=60, poll_seconds=1)
+        await steps.verify_messages(sides, self.run, moves)
+        await steps.clean_up_blue(sides, self.run, moves, original)
+        await steps.restore_blue(sides, self.run, original, delete_topics=False)
 
     async def settle(self, *, twice: int = 0) -> None:
         """Stop publishing; every subscription gets everything of both clusters, in the order of each key."""
         for publisher in (*self.of_far, *self.of_blue):
             await asyncio.to_thread(publisher.stop)
-        for subscriber in self.subscribers:
+        for subscriber in self.readers:
             publishers = [
                 publisher for publisher in (*self.of_far, *self.of_blue) if publisher.topic == subscriber.topic
             ]
@@ -160,12 +189,20 @@ class World:
                 while subscriber.received.lost(sent):
                     await asyncio.sleep(0.2)
             assert subscriber.received.out_of_order() == []
-            assert subscriber.received.twice() <= twice
+            assert subscriber.received.twice() <= twice, subscriber.subscription
         assert [error for application in self.applications for error in application.errors] == []
+
+    async def lists_and_overrides(self) -> tuple[set[str], JsonObject, JsonObject]:
+        document = await self.far.namespace(self.namespace) or {}
+        return {*document["replication_clusters"]}, document["replicatorDispatchRate"], document["properties"]
+
+    @property
+    def readers(self) -> list[Subscriber]:
+        return [*self.subscribers, *(self.on_far if self.both_ways else ())]
 
     @property
     def applications(self) -> list[Publisher | Subscriber]:
-        return [*self.of_far, *self.of_blue, *self.subscribers]
+        return [*self.of_far, *self.of_blue, *self.readers]
 
 
 def blockers(run: Run) -> set[str]:
@@ -174,14 +211,24 @@ def blockers(run: Run) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters) -> Iterator[Sandbox]:
-    with start_clusters(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far")) as sandbox:
+def three(
+    tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters, request: pytest.FixtureRequest
+) -> Iterator[Sandbox]:
+    """Blue, green and far; far may have a version of its own."""
+    versions = {"version": {"far": request.param}} if hasattr(request, "param") else {}
+    with start_clusters(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far"), **versions) as sandbox:
         yield sandbox
 
 
+def opened(folder: Path) -> Run:
+    return Run("moved", Ledger.open(f"sqlite:///{folder / 'ledger.db'}"), Artefacts.open(str(folder / RECORDS)))
+
+
 @pytest.fixture
-async def world(three: Sandbox, new_namespace: Callable[[], NamespaceName], tmp_path: Path) -> AsyncIterator[World]:
-    run = Run("moved", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files")))
+async def world(
+    three: Sandbox, new_namespace: Callable[[], NamespaceName], tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[World]:
+    run = opened(tmp_path)
     async with AsyncExitStack() as stack:
         blue, green, far = [
             await stack.enter_async_context(
@@ -193,7 +240,7 @@ async def world(three: Sandbox, new_namespace: Callable[[], NamespaceName], tmp_
         ]
         await know_each_other(far, blue)
         await know_each_other(far, green)
-        world = World(blue, green, far, run, new_namespace())
+        world = World(blue, green, far, run, new_namespace(), both_ways=bool(getattr(request, "param", "")))
         await world.make()
         yield world
         for application in world.applications:
@@ -214,6 +261,113 @@ async def test_a_third_cluster_that_replicates_to_green_first_loses_nothing(worl
     await asyncio.sleep(35)
     for part in world.partitions:
         assert (await world.far.stats(part))["replication"]["green"]["connected"]
+    await world.settle()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("world", ["both ways"], indirect=True)
+async def test_the_run_leads_a_third_clusters_replication_to_green(world: World) -> None:
+    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
+    await world.move(moves, world.led)
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    await asyncio.sleep(2)
+    await world.settle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("world", ["both ways"], indirect=True)
+@pytest.mark.parametrize(("three", "twice"), [("3.0.7", 0), ("4.0.7", 50), ("5.0.1", 0)], indirect=["three"])
+async def test_a_third_cluster_of_another_version_is_led(world: World, twice: int) -> None:
+    """Topics of 4.0.7 are unloaded, see `let_go`: clients and replicators that reconnect repeat what was under way."""
+    await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    await asyncio.sleep(2)
+    await world.settle(twice=twice)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("world", ["both ways"], indirect=True)
+async def test_commands_lead_a_third_cluster_there_and_back(world: World, records: Path) -> None:
+    shell = Shell.between(records, world.blue.connection, world.green.connection)
+    what = ("--namespaces", world.namespace, "--strategy", "redirect", "--yes", "--json")
+    far = ("--third-clusters", world.far.connection.admin_url)
+    without, away = shell.at_once(
+        ("migrate", *shell.sides, *what), ("migrate", *shell.sides, *what, "--third-clusters", "http://127.0.0.1:9")
+    )
+    assert (without.state, "name a connection to far in third_clusters" in without.err) == (4, True)
+    assert (away.state, away.document["runs"][0]["error"]["code"]) == (1, "unavailable")
+    assert "The third cluster 'http://127.0.0.1:9' does not answer" in away.err
+    there = await asyncio.to_thread(shell.run, "migrate", *shell.sides, *what, *far)
+    assert there.state == 0, there.err
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    # Blue refuses a producer that comes back over its old connection, until its process is restarted (observed).
+    for publisher in world.of_blue:
+        await asyncio.to_thread(publisher.restart, world.green.connection)
+    await asyncio.sleep(2)
+    back = await asyncio.to_thread(shell.run, "fail-back", *shell.sides, *what, *far, "--allow-removal")
+    assert back.state == 0, back.err
+    assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
+    await asyncio.sleep(2)
+    await world.settle()
+
+
+class KillAt(Proxy):
+    """Kills a process when the broker has answered its first call of a kind."""
+
+    def __init__(self, upstream: str, call: str) -> None:
+        super().__init__(upstream)
+        self.pid, self._call = 0, call
+
+    async def _forward(self, head: bytes, body: bytes) -> bytes:
+        answered = await super()._forward(head, body)
+        if self.pid and re.match(self._call, head.decode()):
+            pid, self.pid = self.pid, 0
+            os.kill(pid, signal.SIGKILL)
+        return answered
+
+
+def cut_over_alone(sides: Sides, folder: Path) -> None:
+    run = opened(folder)
+    moves, original = find_moves(run), find_original_settings(run)
+    assert moves is not None
+    assert original is not None
+    asyncio.run(steps.cut_over(sides, run, moves, original, proof_max_age_minutes=60))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("world", ["", "both ways"], indirect=True, ids=["one-way", "both-ways"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        r"POST \S*/namespaces/\S*/replicatorDispatchRate",
+        r"PUT \S*/subscription/pulsar\.repl\.green",
+        r"POST \S*/replication ",
+    ],
+    ids=["held", "begun", "led"],
+)
+async def test_a_run_that_is_killed_while_it_leads_loses_nothing(world: World, call: str, tmp_path: Path) -> None:
+    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
+    await world.prepare(moves, world.led)
+    async with KillAt(world.far.connection.admin_url, call) as proxy:
+        sides = replace(world.led, thirds=(replace(world.far.connection, admin_url=proxy.url),))
+        process = get_context("forkserver").Process(target=cut_over_alone, args=(sides, tmp_path))
+        process.start()
+        proxy.pid = process.pid or 0
+        await asyncio.to_thread(process.join, 120)
+    assert process.exitcode == -signal.SIGKILL
+    _, rate, properties = await world.lists_and_overrides()
+    assert (is_held(rate["far"]), {*properties}) == (True, {PROPERTY})
+    left = await find_overrides(world.far, ended=world.run.id)
+    assert [one.overridden for one in left.namespaces] == [("dispatch rate of replicators",)]
+    # What somebody does who finds it at night: `pulsar-fleet restore far`.
+    await restore_overrides(world.far, ended=world.run.id)
+    assert (await world.lists_and_overrides())[1:] == ({}, {})
+    await world.switch(moves, world.led)
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    await asyncio.sleep(2)
     await world.settle()
 
 

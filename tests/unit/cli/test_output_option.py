@@ -75,7 +75,7 @@ def test_the_help_has_each_option_whole_on_80_columns(path: str) -> None:
 def test_the_help_of_a_failback_begins_with_what_is_moved() -> None:
     shown = CliRunner().invoke(app, ["fail-back", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
     what = shown.partition("\nWhat:")[2].partition("\nSafety:")[0]
-    assert re.findall(r"(?m)^  (--[\w-]+)", what) == ["--namespaces", "--strategy"]
+    assert re.findall(r"(?m)^  (--[\w-]+)", what) == ["--namespaces", "--strategy", "--third-clusters"]
 
 
 def test_the_help_of_a_migration_has_groups_and_what_matters_first() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ from pulsar_fleet.migration.preflight.view import (
     OverridesWatch,
     View,
 )
+from pulsar_fleet.migration.third_clusters import ThirdLists
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 from pulsar_fleet.snapshot.model import TopicPolicyState
@@ -603,8 +604,35 @@ def test_every_fault_has_a_nearest_state() -> None:
 def test_no_copy_is_advised_for_what_a_third_cluster_replicates_into_blue() -> None:
     base = stats(**INBOUND)(view())
     redirected, copied = (by_id(state, "replicates-into-blue").remedy for state in (base, replicating(base)))
-    assert redirected.startswith("stop the namespace's producers on west")
+    assert redirected.startswith("name a connection to west in third_clusters")
     assert copied.startswith("move the namespace with redirect")
+
+
+def third(state: View, *clusters: str, own: Sequence[str] = ()) -> View:
+    """The run has a connection to west, which has these lists."""
+    lists = ThirdLists(clusters=frozenset(clusters), own={TopicName.parse(EVENTS): frozenset(own)} if own else {})
+    return replace(state, thirds={"west": {NAME: lists}}, third_connections=("pulsar_west",))
+
+
+def test_a_run_that_redirects_leads_what_a_third_cluster_replicates() -> None:
+    base = stats(**INBOUND)(view())
+    assert check(third(base, "west", "blue")) == check(view())
+    assert check(third(view(), "west")) == check(view())
+    # Not connected now, and by the list of one topic alone.
+    assert check(third(view(), "west", own=["west", "blue"])) == check(view())
+    for state in (replicating, repointed):
+        assert "replicates-into-blue" in ids(third(state(view()), "west", own=["west", "blue"]))
+    both = by_id(third(base, "west", "blue", "green"), "replicates-into-blue")
+    assert both.remedy.startswith("west replicates to green as well")
+    moved = redirecting_rest(third(led_to_green(both_ways(base)), "west", "blue"))
+    assert by_id(moved, "replicates-into-blue").remedy.startswith("stop the namespace")
+
+
+def test_a_third_cluster_is_watched_too() -> None:
+    led = third(stats(**INBOUND)(view()), "west", "blue")
+    assert "watch-not-running" not in ids(watched(5, "pulsar_blue", "pulsar_west")(led))
+    unwatched = by_id(watched(5, "pulsar_blue", "pulsar_green")(led), "watch-not-running")
+    assert 'add "pulsar_west" to `clusters`' in unwatched.remedy
 
 
 def shapes(topic: str, blue: int, green: int) -> View:

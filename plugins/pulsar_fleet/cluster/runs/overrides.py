@@ -24,6 +24,16 @@ debt. By messages alone, one that is not batched passes each second, and may be 
 _NEVER_REACHED = 1_000_003
 """Messages a second: by this limit, which nobody else sets, a throttle of bytes is recognised as ours."""
 
+_HELD_SECONDS = 86_400
+HELD_REPLICATION: JsonObject = {
+    "dispatchThrottlingRateInMsg": 1,
+    "dispatchThrottlingRateInByte": 1,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": _HELD_SECONDS,
+}
+"""A replicator sends what it has read, and then nothing for a day: within half a second its cursor stands still behind
+the last entry that the other cluster has stored (observed, 3.0.7 to 5.0.1)."""
+
 FROZEN_SETTINGS: Mapping[str, str] = {
     # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
     "loadBalancerSheddingEnabled": "false",
@@ -53,6 +63,13 @@ def is_throttle(rate: Json) -> bool:
     return rate == QUIESCED_RATE or (rate or {}).get("publishThrottlingRateInMsg") == _NEVER_REACHED
 
 
+def is_held(rate: Json) -> bool:
+    """Whether a run has set this dispatch rate so that replicators stand still."""
+    return all(
+        (rate or {}).get(key) == HELD_REPLICATION[key] for key in ("dispatchThrottlingRateInMsg", "ratePeriodInSecond")
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceOverrides(Document):
     """What a run overrides in a namespace: the values before, None where there was none.
@@ -66,6 +83,9 @@ class NamespaceOverrides(Document):
     :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     :param topic_replication: topic with its own list of clusters, local or global, without `replicates_to` → the list.
+    :param holds_replication: the run holds what this cluster replicates: the two below are its originals.
+    :param replicator_rate: the dispatch rate of replicators.
+    :param topic_replicator_rates: topic with its own of these → the local rate, None where only a global one is set.
     """
 
     SCHEMA_VERSION = 1
@@ -82,6 +102,9 @@ class NamespaceOverrides(Document):
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_replication: Mapping[str, list[str]] = field(default_factory=dict)
+    holds_replication: bool = False
+    replicator_rate: JsonObject | None = None
+    topic_replicator_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
     def original_policies(self, document: JsonObject) -> JsonObject:
         """The policies document of the namespace without the overrides."""
@@ -89,6 +112,13 @@ class NamespaceOverrides(Document):
         rates[self.cluster] = _original_rate(rates.get(self.cluster), self.publish_rate)
         own = document.get("inactive_topic_policies")
         clusters = self._original_list(document.get("replication_clusters") or [], self.replication)
+        dispatch = dict(document.get("replicatorDispatchRate") or {})
+        if self.holds_replication and is_held(dispatch.get(self.cluster)):
+            dispatch[self.cluster] = self.replicator_rate
+            document = {
+                **document,
+                "replicatorDispatchRate": {cluster: rate for cluster, rate in dispatch.items() if rate is not None},
+            }
         return {
             **document,
             "publishMaxMessageRate": {cluster: rate for cluster, rate in rates.items() if rate is not None},
@@ -105,6 +135,8 @@ class NamespaceOverrides(Document):
         original = dict(document)
         if topic in self.topic_rates and "publishRate" in document:
             original["publishRate"] = _original_rate(document["publishRate"], self.topic_rates[topic])
+        if topic in self.topic_replicator_rates and is_held(document.get("replicatorDispatchRate")):
+            original["replicatorDispatchRate"] = self.topic_replicator_rates[topic]
         if topic in self.topic_inactive and "inactiveTopicPolicies" in document:
             own, value = self.topic_inactive[topic], document["inactiveTopicPolicies"]
             original["inactiveTopicPolicies"] = original_value(value, own, never_deleting(own))

@@ -42,6 +42,7 @@ from pulsar_fleet.migration.preflight.view import Expectations, Survey, View, wi
 from pulsar_fleet.migration.prepare.freeze import find_original_settings, recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
 from pulsar_fleet.migration.scope import parse_scope
+from pulsar_fleet.migration.third_clusters import read_third_clusters
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY, Snapshot, SubscriptionState
@@ -163,6 +164,8 @@ async def check_failback(
         connections=(sides.green.argument, sides.blue.argument),
         expected=replace(expected or Expectations(), is_failback=True),
         watch=overrides_watch(run.ledger) if expected and expected.dag_parsing else None,
+        thirds=await read_third_clusters(sides, names),
+        third_connections=tuple(third.argument for third in sides.thirds),
     )
     # The gates of the other direction say nothing about a namespace that is on blue already.
     exchanged = any(finding.id == checks.EXCHANGED for finding in own)

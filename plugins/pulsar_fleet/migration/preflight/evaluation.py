@@ -19,6 +19,7 @@ from pulsar_fleet.migration.artefacts import (
     BROKERS,
     FINDINGS,
     FINDINGS_BEFORE_CUT_OVER,
+    LED,
     REDIRECT,
     WAIVERS,
     WAIVERS_BEFORE_CUT_OVER,
@@ -35,6 +36,7 @@ from pulsar_fleet.migration.preflight.view import Expectations, OverridesWatch, 
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.overrides import with_original_tenants
 from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
+from pulsar_fleet.migration.third_clusters import read_third_clusters
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 
@@ -75,6 +77,8 @@ async def evaluate_gates(
     whole = not (expected.is_failback or expected.continues)
     result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=whole, never=never_waived(view.names))
     _refuse_blockers(run, WAIVERS, result, "Nothing has been changed.")
+    led = {third: [str(name) for name in names if view.leads(third, name)] for third in view.thirds}
+    run.artefacts.write_json(run.id, LED, {third: namespaces for third, namespaces in led.items() if namespaces})
     run.artefacts.write_json(run.id, REDIRECT, view.survey.redirect_probe.to_json())
     for move in moves:
         log.info("%s: %s, because %s", move.namespace, move.strategy, move.reason)
@@ -106,6 +110,7 @@ async def recheck_gates(
 
 
 async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected: Expectations) -> View:
+    thirds = await read_third_clusters(sides, names)
     async with sides.open() as (blue, green):
         properties = not expected.prepares_green
         surveyed = await survey(blue, green, names, run, redactor=open_redactor(), properties=properties)
@@ -121,7 +126,15 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     connections = (sides.blue.argument, sides.green.argument)
     # Only Airflow has the DAG that restores what a dead run left.
     watch = overrides_watch(run.ledger) if expected.dag_parsing else None
-    return View(survey=original, strategies={}, expected=expected, connections=connections, watch=watch)
+    return View(
+        survey=original,
+        strategies={},
+        expected=expected,
+        connections=connections,
+        watch=watch,
+        thirds=thirds,
+        third_connections=tuple(third.argument for third in sides.thirds),
+    )
 
 
 def _with_documents(surveyed: Survey, expected: Expectations) -> Survey:

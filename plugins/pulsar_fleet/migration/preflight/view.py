@@ -20,6 +20,7 @@ from pulsar_fleet.migration.artefacts import REDIRECT
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.migration.model import Phase, Strategy
+from pulsar_fleet.migration.third_clusters import ThirdLists
 from pulsar_fleet.planning.translation import translate_snapshot, without_way_back
 from pulsar_fleet.preflight.bookies import Bookies
 from pulsar_fleet.preflight.context import Measurements, Pair, Probes
@@ -361,6 +362,8 @@ class View:
 
     :param connections: of blue and green, as forms and commands take them.
     :param watch: None outside Airflow.
+    :param thirds: further cluster that the run has a connection to → namespace → the lists that it has there.
+    :param third_connections: as `connections`.
     """
 
     survey: Survey
@@ -368,6 +371,8 @@ class View:
     connections: tuple[str, str]
     expected: Expectations = field(default_factory=Expectations)
     watch: OverridesWatch | None = None
+    thirds: Mapping[str, Mapping[NamespaceName, ThirdLists]] = field(default_factory=dict)
+    third_connections: tuple[str, ...] = ()
 
     @property
     def names(self) -> dict[str, str]:
@@ -419,6 +424,13 @@ class View:
     def is_moved_before(self, name: NamespaceName) -> bool:
         """Whether the applications of the namespace are on green already."""
         return self._strategy(name).is_moved_before
+
+    def leads(self, third: str, name: NamespaceName) -> bool:
+        """Whether the run leads the replication of a third cluster into the namespace from blue to green."""
+        lists, strategy = self.thirds.get(third, {}).get(name), self._strategy(name)
+        if lists is None or not lists.names(self.blue.name) or lists.names(self.green.name):
+            return False
+        return strategy.redirects and not strategy.copies and not strategy.is_moved_before
 
     def _strategy(self, name: NamespaceName) -> Strategy:
         return self.strategies.get(name, Strategy.REDIRECT)

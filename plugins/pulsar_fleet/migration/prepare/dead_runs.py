@@ -28,6 +28,7 @@ _POLICIES = {
     "publishMaxMessageRate": "publish rate",
     "inactive_topic_policies": "inactive-topic policies",
     "replication_clusters": "replication",
+    "replicatorDispatchRate": "dispatch rate of replicators",
 }
 
 
@@ -237,7 +238,7 @@ def _overridden_policies(document: Mapping[str, Json], record: NamespaceOverride
     return tuple(
         text
         for key, text in _POLICIES.items()
-        if without_nulls(original[key] or None) != without_nulls(document.get(key) or None)
+        if without_nulls(original.get(key) or None) != without_nulls(document.get(key) or None)
     )
 
 

@@ -116,12 +116,12 @@ async def renew(sides: Sides, run: Run, names: Collection[str]) -> bool:
     :returns: whether the run had no lease of one of them.
     """
     async with sides.open() as (blue, green):
-        taken = await _renew(blue, run, names)
+        taken = await renew_on(blue, run, names)
         try:
-            return bool(await _renew(green, run, names) or taken)
+            return bool(await renew_on(green, run, names) or taken)
         except (PreconditionFailed, asyncio.CancelledError):
             if taken:
-                await _leave(blue, lease_of(run), taken)
+                await leave_on(blue, run, taken)
             raise
 
 
@@ -184,10 +184,13 @@ async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
 async def release(sides: Sides, run: Run) -> None:
     """Give up the leases of a run on both clusters, also where one does not answer; a second call changes nothing."""
     async with sides.open() as admins:
-        await all_ended(*(_leave(admin, lease_of(run)) for admin in admins))
+        await all_ended(*(leave_on(admin, run) for admin in admins))
 
 
-async def _leave(admin: AdminClient, lease: Lease, names: Collection[str] | None = None) -> None:
+async def leave_on(admin: AdminClient, run: Run, names: Collection[str] | None = None) -> None:
+    """Give up the leases of a run on one cluster, of these namespaces or of all."""
+    lease = lease_of(run)
+
     async def leave(runs: ClusterRuns) -> ClusterRuns:
         return runs.without_run(lease, names)
 
@@ -203,8 +206,8 @@ def lease_of(run: Run) -> Lease:
     return Lease(run=run.id, started=started, process=run.process, expires=time.time() + LEASE_SECONDS)
 
 
-async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> tuple[str, ...]:
-    """Returns the names of which the run had no lease."""
+async def renew_on(admin: AdminClient, run: Run, names: Collection[str]) -> tuple[str, ...]:
+    """Take or renew the lease on one cluster; returns the names of which the run had none."""
     lease = lease_of(run)
 
     async def take(runs: ClusterRuns) -> ClusterRuns:

@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.polling import all_ended, is_kept
 from pulsar_fleet.cluster.runs.overrides import (
     QUIESCED_RATE,
     NamespaceOverrides,
+    is_held,
     is_throttle,
     never_deleting,
     without_added,
@@ -37,6 +38,8 @@ class OriginalSettings(Document):
     :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     :param topic_replication: topic with its own list of clusters, local or global, without green → the list.
+    :param replicator_rates: namespace whose replication a run holds → its dispatch rate, None where there was none.
+    :param topic_replicator_rates: topic with its own of these → the local rate, None where only a global one is set.
     """
 
     SCHEMA_VERSION = 3
@@ -50,6 +53,8 @@ class OriginalSettings(Document):
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_replication: Mapping[str, list[str]] = field(default_factory=dict)
+    replicator_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
+    topic_replicator_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:
@@ -112,6 +117,12 @@ class OriginalSettings(Document):
             topic_replication={
                 topic: clusters for record in records.values() for topic, clusters in record.topic_replication.items()
             },
+            replicator_rates={
+                name: record.replicator_rate for name, record in records.items() if record.holds_replication
+            },
+            topic_replicator_rates={
+                topic: rate for record in records.values() for topic, rate in record.topic_replicator_rates.items()
+            },
         )
 
 
@@ -140,6 +151,7 @@ log = logging.getLogger(__name__)
 
 RATE = "publishRate"
 INACTIVE = "inactiveTopicPolicies"
+REPLICATOR_RATE = "replicatorDispatchRate"
 MOST_THROTTLED_SECONDS = 40.0
 """After 54 s brokers and throttled clients close their connections (observed): the throttle is lifted before that."""
 
@@ -295,6 +307,22 @@ async def restore_publish_rates(
     results = await all_ended(*(restore_rate(blue, topic, rate) for topic, rate in own.items()))
     changed = [topic for topic, result in zip(own, results, strict=True) if result]
     return (*restored, *(f"publish rate of {topic}" for topic in changed))
+
+
+async def release_replication(
+    admin: AdminClient, namespace: NamespaceName, original: OriginalSettings
+) -> tuple[str, ...]:
+    """Restore the dispatch rates of replicators that a run holds; returns what had to be restored."""
+    owners: dict[NamespaceName | TopicName, JsonObject | None] = {
+        topic: rate for topic, rate in _within(original.topic_replicator_rates, namespace).items()
+    }
+    if str(namespace) in original.replicator_rates:
+        owners[namespace] = original.replicator_rates[str(namespace)]
+    results = await all_ended(
+        *(restore(admin, owner, REPLICATOR_RATE, is_override=is_held, original=rate) for owner, rate in owners.items())
+    )
+    changed = [owner for owner, result in zip(owners, results, strict=True) if result]
+    return tuple(f"dispatch rate of replicators of {owner}" for owner in changed)
 
 
 def _path(owner: NamespaceName | TopicName, policy: str) -> str:

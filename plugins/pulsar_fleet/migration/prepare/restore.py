@@ -19,7 +19,13 @@ from pulsar_fleet.links.cluster_lists import disallow_cluster, topics_with
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
 from pulsar_fleet.migration.prepare.brokers import restore_brokers
-from pulsar_fleet.migration.prepare.overrides import INACTIVE, OriginalSettings, restore_inactive, restore_publish_rates
+from pulsar_fleet.migration.prepare.overrides import (
+    INACTIVE,
+    OriginalSettings,
+    release_replication,
+    restore_inactive,
+    restore_publish_rates,
+)
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +159,7 @@ def _policies(
     blue: AdminClient, original: OriginalSettings, name: NamespaceName, *, keep: bool
 ) -> Iterator[Restoration]:
     yield restore_publish_rates(blue, name, original)
+    yield release_replication(blue, name, original)
     if keep:
         return
     if str(name) in original.inactive:

@@ -50,7 +50,7 @@ def overrides_are_watched(view: View) -> Iterator[Finding]:
     if watch is None:
         return
     runs = watch.minutes is not None and watch.minutes <= _WATCH_MINUTES
-    if runs and blue in watch.clusters:
+    if runs and {blue, *view.third_connections} <= {*watch.clusters}:
         return
     if watch.minutes is None:
         evidence = "it has never run"
@@ -58,7 +58,9 @@ def overrides_are_watched(view: View) -> Iterator[Finding]:
         evidence = f"its last run watched {listed(watch.clusters)}"
     else:
         evidence = f"its last run began {duration(watch.minutes * 60)} ago"
-    named = ", ".join(f'"{name}"' for name in view.connections if name not in watch.clusters)
+    named = ", ".join(
+        f'"{name}"' for name in (*view.connections, *view.third_connections) if name not in watch.clusters
+    )
     add = f"add {named} to `clusters` in PULSAR_FLEET_WATCH of the DAG processor and the workers, restart these, and "
     yield _WATCH_NOT_RUNNING.finding(
         "Airflow, DAG watch_overrides",

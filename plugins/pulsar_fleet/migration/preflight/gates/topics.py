@@ -233,19 +233,24 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
     producer that is still connected. The topic's messages stay in the other cluster's backlog.
     """
     for facts in view.moving:
-        inbound: dict[str, TopicStats] = {}
+        inbound: dict[str, str] = {}
         for partition in facts.partitions:
             # What green's applications write comes back: until the cut-over has ended that, or for good.
             comes_back = view.is_moved_before(facts.namespace) or not view.ends_blue(facts.namespace)
             returning = {view.green.name} if comes_back else set[str]()
             for cluster in sorted(partition.inbound - returning):
-                inbound.setdefault(cluster, partition)
+                inbound.setdefault(cluster, f"first into {partition.topic}")
+        # A third cluster that is not connected now is still one that replicates.
+        for cluster, namespaces in view.thirds.items():
+            if (lists := namespaces.get(facts.namespace)) and lists.names(view.blue.name):
+                inbound.setdefault(cluster, "by its list of clusters")
         for cluster, first in inbound.items():
-            yield _INBOUND.finding(
-                str(facts.namespace),
-                f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                _inbound_remedy(view, facts, cluster),
-            )
+            if not view.leads(cluster, facts.namespace):
+                yield _INBOUND.finding(
+                    str(facts.namespace),
+                    f"{cluster} replicates into {view.blue.name}, {first}",
+                    _inbound_remedy(view, facts, cluster),
+                )
 
 
 def _inbound_remedy(view: View, facts: NamespaceFacts, cluster: str) -> str:
@@ -261,14 +266,25 @@ def _inbound_remedy(view: View, facts: NamespaceFacts, cluster: str) -> str:
         )
     copied = (
         f"move the namespace with redirect: a copy lacks what {blue} got from {cluster}, and is not cut over. Then "
-        if view.replicates(facts.namespace)
+        if view.replicates(facts.namespace) and not view.is_moved_before(facts.namespace)
         else ""
     )
+    lists = view.thirds.get(cluster, {}).get(facts.namespace)
+    if lists and lists.names(green):
+        return (
+            f"{cluster} replicates to {green} as well, so consumers would get its messages twice. Take {green} out of "
+            f"the namespace's list on {cluster}, and leave all other clusters in it: the run puts it in the place of "
+            f"{blue} at the cut-over."
+        )
+    led = f"the run holds that replication at the cut-over, and leads it to {green}. Where no run can reach {cluster}, "
+    if lists or view.is_moved_before(facts.namespace):
+        # The strategy prevents it, not a connection that the run lacks.
+        led = ""
     return (
-        f"{copied}stop the namespace's producers on {cluster}; {sent}, put {green} in the place of {blue} in the "
-        f"namespace's list on {cluster}, and leave all other clusters in it. Start the producers after the cut-over. "
-        f"{lingers} If the producers cannot stop, waive this, and right after the cut-over do on {cluster} "
-        "what the runbook's page says about incoming replication."
+        f"{copied}{led and f'name a connection to {cluster} in third_clusters: {led}'}stop the namespace's producers "
+        f"on {cluster}; {sent}, put {green} in the place of {blue} in the namespace's list on {cluster}, and leave all "
+        f"other clusters in it. Start the producers after the cut-over. {lingers} If the producers cannot stop, waive "
+        f"this, and right after the cut-over do on {cluster} what the runbook's page says about incoming replication."
     )
 
 

@@ -1,0 +1,344 @@
+"""Other clusters that replicate into a namespace that moves: held at its cut-over, then led to the new cluster.
+
+A replicator that stands still has a cursor behind the last entry that the old cluster has stored. One to the new
+cluster that begins behind it sends the rest: nothing is lost, nothing comes twice, and the order of each producer stays
+(observed, 3.0.7 to 5.0.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.polling import is_kept
+from pulsar_fleet.cluster.runs.overrides import HELD_REPLICATION, PROPERTY, NamespaceOverrides, overrides_in
+from pulsar_fleet.cluster.statistics import cursors_in_stats, is_system_cursor, replicator_cursor
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import allow_cluster, register_cluster, replace_cluster, wait_ended
+from pulsar_fleet.links.partition_stats import required_internal_stats, required_stats
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.prepare.lease import leave_on, renew_on
+from pulsar_fleet.migration.prepare.overrides import REPLICATOR_RATE, OriginalSettings, override
+from pulsar_fleet.migration.prepare.restore import flagged_namespaces, restore_original_settings
+from pulsar_fleet.snapshot.resources import lists_of_topics, read_partition_counts
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+log = logging.getLogger(__name__)
+
+_STILL_SECONDS, _LINKED_SECONDS, _RESUMED_SECONDS = 30.0, 60.0, 3.0
+_POLL_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThirdLists:
+    """To which clusters another cluster replicates a namespace.
+
+    :param clusters: the list of the namespace.
+    :param own: topic → a list of its own, which counts instead.
+    """
+
+    clusters: frozenset[str]
+    own: Mapping[TopicName, frozenset[str]]
+
+    def names(self, cluster: str) -> bool:
+        """Whether one of its lists names a cluster."""
+        return cluster in self.clusters or any(cluster in clusters for clusters in self.own.values())
+
+    def has(self, topic: TopicName, cluster: str) -> bool:
+        """Whether a topic replicates to a cluster."""
+        return cluster in self.own.get(topic, self.clusters)
+
+
+async def read_lists(third: AdminClient, namespace: NamespaceName) -> ThirdLists | None:
+    """The lists of a namespace on another cluster, None without the namespace; one pass over its topic policies."""
+    document = await third.namespace(namespace)
+    if document is None:
+        return None
+    async with TopicPolicyReader(third, None) as reader:
+        own = lists_of_topics(await reader.read(namespace))
+    return ThirdLists(clusters=frozenset(document.get("replication_clusters") or ()), own=own)
+
+
+async def read_third_clusters(
+    sides: Sides, names: Sequence[NamespaceName]
+) -> dict[str, dict[NamespaceName, ThirdLists]]:
+    """Third cluster by its own name → the lists of those of the namespaces that it has.
+
+    :raises InvalidRequest: one of them is blue or green.
+    :raises Unavailable: one does not answer.
+    """
+    if not sides.thirds:
+        return {}
+    async with sides.open() as pair, sides.open_thirds() as thirds:
+        own = {await admin.cluster_name(): admin.connection.argument for admin in pair}
+        for cluster, third in thirds.items():
+            if cluster in own:
+                raise InvalidRequest(
+                    f"{third.connection.argument!r} in 'third_clusters' leads to {cluster!r}, as {own[cluster]!r} "
+                    "does: name only further clusters. Nothing has been changed."
+                )
+        read = {
+            cluster: zip(names, await asyncio.gather(*(read_lists(third, name) for name in names)), strict=True)
+            for cluster, third in thirds.items()
+        }
+    return {cluster: {name: lists for name, lists in rows if lists} for cluster, rows in read.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """What another cluster replicates into the cluster that a namespace leaves.
+
+    :param name: the other cluster's own name.
+    :param old: the own name of the cluster that the namespace leaves; `new`: of the one to which it moves.
+    :param partitions: those of its topics that it replicates to `old`.
+    :param own: topics with lists of their own among them.
+    """
+
+    third: AdminClient
+    name: str
+    namespace: NamespaceName
+    old: str
+    new: str
+    partitions: tuple[TopicName, ...]
+    own: tuple[TopicName, ...]
+
+    @classmethod
+    async def find(cls, third: AdminClient, name: str, namespace: NamespaceName, *, old: str, new: str) -> Self | None:
+        """What it replicates to `old` now; None if nothing."""
+        lists = await read_lists(third, namespace)
+        if lists is None or not lists.names(old):
+            return None
+        counts = await read_partition_counts(third, namespace)
+        sent = [topic for topic in counts if topic.persistent and lists.has(topic, old)]
+        return cls(
+            third=third,
+            name=name,
+            namespace=namespace,
+            old=old,
+            new=new,
+            partitions=tuple(partition for topic in sent for partition in topic.partitions(counts[topic])),
+            own=tuple(topic for topic in sent if topic in lists.own),
+        )
+
+    async def hold(self, run: Run, new: Sides) -> None:
+        """Let its replicators stand still, and wait until `old` has confirmed what they have sent.
+
+        What is held is recorded on the third cluster first, under a lease of the run there: `restore` lifts it,
+        whatever becomes of this process. A second call goes on.
+
+        :raises PreconditionFailed: another run has the namespace there, or the replicators do not stand still. They are
+            held then: the caller lifts that.
+        """
+        third, namespace = self.third, self.namespace
+        await register_cluster(third, self.new, new.green)
+        await allow_cluster(third, namespace.tenant, self.new)
+        await renew_on(third, run, [str(namespace)])
+        record = await self._record(run)
+        owners = (TopicName.parse(topic) for topic in record.topic_replicator_rates)
+        await asyncio.gather(*(override(third, owner, REPLICATOR_RATE, HELD_REPLICATION) for owner in owners))
+        await override(third, namespace, REPLICATOR_RATE, HELD_REPLICATION)
+        await self.positions()
+        log.info("%s: %s holds its replication to %s", namespace, self.name, self.old)
+
+    async def positions(self) -> dict[TopicName, Position]:
+        """Partition → the last entry that `old` has confirmed, once nothing is on its way to it.
+
+        :raises PreconditionFailed: that is not so for a partition after 30 s; the message names it.
+        """
+        end = time.monotonic() + _STILL_SECONDS
+        before = await self._progress()
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            now = await self._progress()
+            moving = [topic for topic in self.partitions if now[topic] is None or now[topic] != before[topic]]
+            if not moving:
+                return {topic: position for topic, position in now.items() if position}
+            if time.monotonic() > end:
+                raise PreconditionFailed(
+                    f"{self.name} still replicates {moving[0]} to {self.old} {_STILL_SECONDS:.0f} s after its "
+                    f"replicators were held, or {self.old} has not confirmed everything. Check the replication of that "
+                    "topic, then run again.",
+                    cluster=self.name,
+                )
+            before = now
+
+    async def _progress(self) -> dict[TopicName, Position | None]:
+        """Partition → the last confirmed entry; None while entries are on their way, or without a replicator yet."""
+        name, progress = replicator_cursor(self.old), dict[TopicName, Position | None]()
+        for topic, internal in (await required_internal_stats(self.third, self.partitions)).items():
+            cursor, ledgers = cursors_in_stats(internal).get(name), Ledgers.of(internal)
+            sent = cursor and cursor.read and ledgers.index_after(Position(cursor.read.ledger, cursor.read.entry - 1))
+            still = cursor is not None and sent == ledgers.index_after(cursor.mark_delete)
+            progress[topic] = cursor.mark_delete if cursor and still else None
+        return progress
+
+    async def lead(self) -> None:
+        """Let the held replication go on to `new`, behind what `old` has; a second call goes on.
+
+        :raises PreconditionFailed: a replicator to `new` does not connect, or one to `old` does not end.
+        """
+        positions = await self.positions()
+        await asyncio.gather(*(self._begin(topic, position) for topic, position in positions.items()))
+        # In one write: with both in the list, what a held replicator sends now and then would go to both.
+        await replace_cluster(self.third, self.name, self.namespace, self.old, self.new, self.own)
+        await wait_ended(self.third, self.name, self.namespace, self.old, only=self.own)
+        log.info("%s: %s replicates to %s instead of %s", self.namespace, self.name, self.new, self.old)
+
+    async def _begin(self, topic: TopicName, position: Position) -> None:
+        """Let the replicator of a partition to `new` begin behind a position."""
+        name = replicator_cursor(self.new)
+        existing = cursors_in_stats(await self.third.internal_stats(topic)).get(name)
+        if existing and existing.mark_delete == position:
+            return
+        begin = Position(position.ledger, position.entry + 1)
+        # Of an earlier replication a cursor may be left, or only its name (observed).
+        with suppress(NotFound):
+            await self.third.delete_subscription(topic, name)
+        await self.third.create_subscription(topic, name, begin)
+
+    async def wait_linked(self) -> None:
+        """Wait until each partition is replicated to `new`; call it after `let_go`."""
+        end = time.monotonic() + _LINKED_SECONDS
+        while unlinked := [
+            topic
+            for topic, stats in (await required_stats(self.third, self.partitions, precise=False)).items()
+            if not stats.replication_connected.get(self.new)
+        ]:
+            if time.monotonic() > end:
+                raise PreconditionFailed(
+                    f"{self.name} does not replicate {unlinked[0]} to {self.new} {_LINKED_SECONDS:.0f} s after its "
+                    f"list names it. Nothing is lost: {self.name} keeps what it has not sent. Check the "
+                    f"address and the credentials of {self.new} in the cluster data on {self.name}, then run again.",
+                    cluster=self.name,
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _record(self, run: Run) -> NamespaceOverrides:
+        """Record on the third cluster what is overridden there."""
+        third, namespace = self.third, self.namespace
+        document = await third.namespace(namespace) or {}
+        if current := overrides_in(document):
+            if current.run != run.id:
+                raise PreconditionFailed(
+                    f"{namespace} on {self.name} has overrides of the run {current.run!r}: finish that run, or restore "
+                    f"what it left (pulsar-fleet restore {third.connection.argument}). No client was redirected.",
+                    cluster=self.name,
+                )
+            return current
+        async with TopicPolicyReader(third, None) as reader:
+            states = await reader.read(namespace)
+        with_rates = sorted({state.topic for state in states if state.policies.get(REPLICATOR_RATE)})
+        rates = [await third.get(f"/{TopicName.parse(topic).path}/{REPLICATOR_RATE}") for topic in with_rates]
+        record = NamespaceOverrides(
+            run=run.id,
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+            cluster=self.name,
+            replicates_to="",
+            publish_rate=(document.get("publishMaxMessageRate") or {}).get(self.name),
+            inactive=document.get("inactive_topic_policies"),
+            replication=list(document.get("replication_clusters") or []),
+            holds_replication=True,
+            replicator_rate=(document.get(REPLICATOR_RATE) or {}).get(self.name),
+            topic_replicator_rates=dict(zip(with_rates, rates, strict=True)),
+        )
+        text = json.dumps(record.to_json(), separators=(",", ":"))
+        await third.put(f"/namespaces/{namespace.path}/properties", {PROPERTY: text})
+
+        async def recorded() -> bool:
+            return overrides_in(await third.namespace(namespace) or {}) == record
+
+        if not await is_kept(recorded):
+            raise PreconditionFailed(
+                f"{self.name} did not keep the property {PROPERTY} of {namespace}: nothing was held, and no client was "
+                "redirected. Run this step again.",
+                cluster=self.name,
+            )
+        return record
+
+
+async def restore_thirds(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> tuple[str, ...]:
+    """Lift what a run holds on third clusters; where blue redirects already, their replication is led to green first.
+
+    Returns what had to be restored; nothing on a second call.
+
+    :raises Unavailable: a third cluster does not answer: what is held there stays held.
+    """
+    if not sides.thirds:
+        return ()
+    restored: list[str] = []
+    async with sides.open() as (blue, green), sides.open_thirds() as thirds:
+        flagged = await flagged_namespaces(blue, names)
+        old, new = await blue.cluster_name(), await green.cluster_name()
+        for cluster, third in thirds.items():
+            for name in names:
+                if await _holds(third, run, name) and str(name) in flagged:
+                    incoming = await Incoming.find(third, cluster, name, old=old, new=new)
+                    if incoming:
+                        await incoming.lead()
+                restored += await let_go(third, run, name)
+    return tuple(restored)
+
+
+async def _holds(third: AdminClient, run: Run, namespace: NamespaceName) -> bool:
+    record = overrides_in(await third.namespace(namespace) or {})
+    return record is not None and record.run == run.id
+
+
+async def let_go(third: AdminClient, run: Run, namespace: NamespaceName) -> tuple[str, ...]:
+    """Lift what a run holds on another cluster, and give up its lease there; nothing on a second call.
+
+    A replicator that had reached its limit may stand still for good (4.0 before 4.0.12, 4.2 before 4.2.3): its topic is
+    unloaded, which starts it again.
+    """
+    document: JsonObject = await third.namespace(namespace) or {}
+    record = overrides_in(document)
+    if record is None or record.run != run.id:
+        return ()
+    original = OriginalSettings.recorded({str(namespace): record})
+    restored = await restore_original_settings(third, run.id, original, brokers=False)
+    await leave_on(third, run, [str(namespace)])
+    await _resume(third, namespace)
+    return tuple(f"{line} on {third.connection.name}" for line in restored)
+
+
+async def _resume(third: AdminClient, namespace: NamespaceName) -> None:
+    """Unload the partitions of which a connected replicator has entries to send and sends none."""
+    counts = await read_partition_counts(third, namespace)
+    partitions = [part for topic, count in counts.items() if topic.persistent for part in topic.partitions(count)]
+    before = await _unsent(third, partitions)
+    end = time.monotonic() + _RESUMED_SECONDS
+    waiting = {key for key, (_, unsent) in before.items() if unsent}
+    while waiting and time.monotonic() < end:
+        await asyncio.sleep(_POLL_SECONDS)
+        now = await _unsent(third, {topic for topic, _ in waiting})
+        waiting = {key for key in waiting if key in now and now[key][1] and now[key][0] == before[key][0]}
+    still = {topic for topic, _ in waiting}
+    read = await required_stats(third, still, precise=False)
+    for topic in sorted(topic for topic in still if any(read[topic].replication_connected.values())):
+        log.warning("%s: a replicator stands still, so the topic is unloaded on %s", topic, third.connection.name)
+        await third.put(f"/{topic.path}/unload")
+
+
+async def _unsent(
+    third: AdminClient, partitions: Sequence[TopicName] | set[TopicName]
+) -> dict[tuple[TopicName, str], tuple[Position, int]]:
+    """(partition, replicator's cursor) → its mark-delete position, and how many entries are behind it."""
+    return {
+        (topic, name): (cursor.mark_delete, len(ledgers) - ledgers.index_after(cursor.mark_delete))
+        for topic, internal in (await required_internal_stats(third, partitions)).items()
+        for ledgers in [Ledgers.of(internal)]
+        for name, cursor in cursors_in_stats(internal).items()
+        if is_system_cursor(name) and name.startswith(replicator_cursor(""))
+    }
