@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from urllib.parse import quote, unquote
@@ -23,7 +24,8 @@ from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.statistics import TopicStats, cursors_in_stats, replicator_cursor
-from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.links.partition_stats import required_internal_stats, required_stats, stats_of
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.planning.hazards import cluster_lists, guard_cluster_lists
 from pulsar_fleet.snapshot.resources import (
     lists_of_topics,
@@ -84,6 +86,7 @@ log = logging.getLogger(__name__)
 
 _PRECONDITION_FAILED = 412
 END_SECONDS = 30.0
+_RESUMED_SECONDS, _LOOK_SECONDS = 8.0, 0.3
 _TRIES = 5
 _REPEAT_SECONDS = 1.0
 
@@ -289,6 +292,42 @@ async def replace_cluster(
     if old in await _clusters(admin, namespace):
         changed.append(await _change(admin, own, namespace, add=[own, new], remove=[old]))
     return any(changed)
+
+
+async def start_replicators(admin: AdminClient, namespace: NamespaceName) -> None:
+    """Unload the partitions of a namespace of which a connected replicator has entries to send and sends none for 8 s.
+
+    One that has reached its rate may stand still for good, also when the rate is lifted (4.0 before 4.0.12, 4.2 before
+    4.2.3; observed on 4.0.7). Loads the topics.
+    """
+    topics = [topic for topic in await admin.topics(namespace) if topic.persistent and not topic.is_system]
+    before = await _unsent(admin, topics)
+    end = time.monotonic() + _RESUMED_SECONDS
+    waiting = {key for key, (_, unsent) in before.items() if unsent}
+    while waiting and time.monotonic() < end:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = await _unsent(admin, {topic for topic, _ in waiting})
+        waiting = {key for key in waiting if key in now and now[key][1] and now[key][0] == before[key][0]}
+    read = await required_stats(admin, {topic for topic, _ in waiting}, precise=False)
+    # The cursor of a replication that has ended, or has not begun yet, stands still by right.
+    still = {topic for topic, cluster in waiting if read[topic].replication_connected.get(cluster)}
+    for topic in sorted(still):
+        log.warning("%s: a replicator stands still, so the topic is unloaded on %s", topic, admin.connection.name)
+        await admin.put(f"/{topic.path}/unload")
+
+
+async def _unsent(
+    admin: AdminClient, partitions: Sequence[TopicName] | set[TopicName]
+) -> dict[tuple[TopicName, str], tuple[Position, int]]:
+    """(partition, cluster) → the mark-delete position of the cursor for it, and how many entries are behind that."""
+    prefix = replicator_cursor("")
+    return {
+        (topic, name.removeprefix(prefix)): (cursor.mark_delete, len(ledgers) - ledgers.index_after(cursor.mark_delete))
+        for topic, internal in (await required_internal_stats(admin, partitions)).items()
+        for ledgers in [Ledgers.of(internal)]
+        for name, cursor in cursors_in_stats(internal).items()
+        if name.startswith(prefix)
+    }
 
 
 async def wait_ended(

@@ -23,7 +23,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.polling import is_kept
 from pulsar_fleet.cluster.runs.overrides import HELD_REPLICATION, PROPERTY, NamespaceOverrides, overrides_in
-from pulsar_fleet.cluster.statistics import cursors_in_stats, is_system_cursor, replicator_cursor
+from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import allow_cluster, register_cluster, replace_cluster, wait_ended
 from pulsar_fleet.links.partition_stats import required_internal_stats, required_stats
@@ -32,12 +32,12 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.prepare.lease import leave_on, renew_on
 from pulsar_fleet.migration.prepare.overrides import REPLICATOR_RATE, OriginalSettings, override
 from pulsar_fleet.migration.prepare.restore import flagged_namespaces, restore_original_settings
-from pulsar_fleet.snapshot.resources import lists_of_topics, read_partition_counts
+from pulsar_fleet.snapshot.resources import lists_of_topics
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
-_STILL_SECONDS, _LINKED_SECONDS, _RESUMED_SECONDS = 30.0, 60.0, 3.0
+_STILL_SECONDS, _LINKED_SECONDS = 30.0, 60.0
 _POLL_SECONDS = 0.3
 
 
@@ -120,16 +120,17 @@ class Incoming:
         lists = await read_lists(third, namespace)
         if lists is None or not lists.names(old):
             return None
-        counts = await read_partition_counts(third, namespace)
-        sent = [topic for topic in counts if topic.persistent and lists.has(topic, old)]
+        # Brokers make a partition at its first use, and delete one that is inactive.
+        existing = [topic for topic in await third.topics(namespace) if topic.persistent and not topic.is_system]
+        sent = [topic for topic in existing if lists.has(topic.parent, old)]
         return cls(
             third=third,
             name=name,
             namespace=namespace,
             old=old,
             new=new,
-            partitions=tuple(partition for topic in sent for partition in topic.partitions(counts[topic])),
-            own=tuple(topic for topic in sent if topic in lists.own),
+            partitions=tuple(sent),
+            own=tuple(sorted({topic.parent for topic in sent if topic.parent in lists.own})),
         )
 
     async def hold(self, run: Run, new: Sides) -> None:
@@ -297,11 +298,7 @@ async def _holds(third: AdminClient, run: Run, namespace: NamespaceName) -> bool
 
 
 async def let_go(third: AdminClient, run: Run, namespace: NamespaceName) -> tuple[str, ...]:
-    """Lift what a run holds on another cluster, and give up its lease there; nothing on a second call.
-
-    A replicator that had reached its limit may stand still for good (4.0 before 4.0.12, 4.2 before 4.2.3): its topic is
-    unloaded, which starts it again.
-    """
+    """Lift what a run holds on another cluster, and give up its lease there; nothing on a second call."""
     document: JsonObject = await third.namespace(namespace) or {}
     record = overrides_in(document)
     if record is None or record.run != run.id:
@@ -309,36 +306,4 @@ async def let_go(third: AdminClient, run: Run, namespace: NamespaceName) -> tupl
     original = OriginalSettings.recorded({str(namespace): record})
     restored = await restore_original_settings(third, run.id, original, brokers=False)
     await leave_on(third, run, [str(namespace)])
-    await _resume(third, namespace)
     return tuple(f"{line} on {third.connection.name}" for line in restored)
-
-
-async def _resume(third: AdminClient, namespace: NamespaceName) -> None:
-    """Unload the partitions of which a connected replicator has entries to send and sends none."""
-    counts = await read_partition_counts(third, namespace)
-    partitions = [part for topic, count in counts.items() if topic.persistent for part in topic.partitions(count)]
-    before = await _unsent(third, partitions)
-    end = time.monotonic() + _RESUMED_SECONDS
-    waiting = {key for key, (_, unsent) in before.items() if unsent}
-    while waiting and time.monotonic() < end:
-        await asyncio.sleep(_POLL_SECONDS)
-        now = await _unsent(third, {topic for topic, _ in waiting})
-        waiting = {key for key in waiting if key in now and now[key][1] and now[key][0] == before[key][0]}
-    still = {topic for topic, _ in waiting}
-    read = await required_stats(third, still, precise=False)
-    for topic in sorted(topic for topic in still if any(read[topic].replication_connected.values())):
-        log.warning("%s: a replicator stands still, so the topic is unloaded on %s", topic, third.connection.name)
-        await third.put(f"/{topic.path}/unload")
-
-
-async def _unsent(
-    third: AdminClient, partitions: Sequence[TopicName] | set[TopicName]
-) -> dict[tuple[TopicName, str], tuple[Position, int]]:
-    """(partition, replicator's cursor) → its mark-delete position, and how many entries are behind it."""
-    return {
-        (topic, name): (cursor.mark_delete, len(ledgers) - ledgers.index_after(cursor.mark_delete))
-        for topic, internal in (await required_internal_stats(third, partitions)).items()
-        for ledgers in [Ledgers.of(internal)]
-        for name, cursor in cursors_in_stats(internal).items()
-        if is_system_cursor(name) and name.startswith(replicator_cursor(""))
-    }

@@ -44,7 +44,7 @@ def validate(conf: JsonObject) -> None:
         raise InvalidRequest(
             f"{conf['run']} is a run of {recorded.procedure}: only a migration or a failback is aborted."
         )
-    if missing := [side for side, name in clusters_of(conf).items() if not name]:
+    if missing := [side for side, name in clusters_of(conf).items() if side in CLUSTERS and not name]:
         raise InvalidRequest(f"{conf['run']} did not record its clusters: name {listed(missing)} too.")
 
 

@@ -32,6 +32,7 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Strategy
@@ -279,7 +280,7 @@ async def test_the_run_leads_a_third_clusters_replication_to_green(world: World)
 @pytest.mark.parametrize("world", ["both ways"], indirect=True)
 @pytest.mark.parametrize(("three", "twice"), [("3.0.7", 0), ("4.0.7", 50), ("5.0.1", 0)], indirect=["three"])
 async def test_a_third_cluster_of_another_version_is_led(world: World, twice: int) -> None:
-    """Topics of 4.0.7 are unloaded, see `let_go`: clients and replicators that reconnect repeat what was under way."""
+    """Topics of 4.0.7 are unloaded, see `start_replicators`: who reconnects repeats what was under way."""
     await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
     await asyncio.sleep(2)
@@ -336,6 +337,20 @@ def cut_over_alone(sides: Sides, folder: Path) -> None:
     asyncio.run(steps.cut_over(sides, run, moves, original, proof_max_age_minutes=60))
 
 
+async def killed_in_the_cut_over(world: World, call: str, folder: Path) -> Moves:
+    """What moves; the process that cuts it over was killed by its first call of a kind to far."""
+    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
+    await world.prepare(moves, world.led)
+    async with KillAt(world.far.connection.admin_url, call) as proxy:
+        sides = replace(world.led, thirds=(replace(world.far.connection, admin_url=proxy.url),))
+        process = get_context("forkserver").Process(target=cut_over_alone, args=(sides, folder))
+        process.start()
+        proxy.pid = process.pid or 0
+        await asyncio.to_thread(process.join, 120)
+    assert process.exitcode == -signal.SIGKILL
+    return moves
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", ["", "both ways"], indirect=True, ids=["one-way", "both-ways"])
@@ -349,15 +364,7 @@ def cut_over_alone(sides: Sides, folder: Path) -> None:
     ids=["held", "begun", "led"],
 )
 async def test_a_run_that_is_killed_while_it_leads_loses_nothing(world: World, call: str, tmp_path: Path) -> None:
-    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
-    await world.prepare(moves, world.led)
-    async with KillAt(world.far.connection.admin_url, call) as proxy:
-        sides = replace(world.led, thirds=(replace(world.far.connection, admin_url=proxy.url),))
-        process = get_context("forkserver").Process(target=cut_over_alone, args=(sides, tmp_path))
-        process.start()
-        proxy.pid = process.pid or 0
-        await asyncio.to_thread(process.join, 120)
-    assert process.exitcode == -signal.SIGKILL
+    moves = await killed_in_the_cut_over(world, call, tmp_path)
     _, rate, properties = await world.lists_and_overrides()
     assert (is_held(rate["far"]), {*properties}) == (True, {PROPERTY})
     left = await find_overrides(world.far, ended=world.run.id)
@@ -369,6 +376,19 @@ async def test_a_run_that_is_killed_while_it_leads_loses_nothing(world: World, c
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
     await asyncio.sleep(2)
     await world.settle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("world", ["both ways"], indirect=True)
+@pytest.mark.parametrize(("three", "twice"), [("4.0.7", 50), ("4.2.4", 0)], indirect=["three"])
+async def test_an_abort_lets_a_third_cluster_go_on_as_before(world: World, twice: int, tmp_path: Path) -> None:
+    moves = await killed_in_the_cut_over(world, r"POST \S*/namespaces/\S*/replicatorDispatchRate", tmp_path)
+    aborted = await abort_migration(world.led, world.run, moves)
+    assert any(line.endswith("on far") for line in aborted.overrides)
+    assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
+    await asyncio.sleep(2)
+    await world.settle(twice=twice)
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from pulsar_fleet.cluster.runs.overrides import (
     never_deleting,
     without_added,
 )
+from pulsar_fleet.links.cluster_lists import start_replicators
 from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
 
@@ -312,7 +313,7 @@ async def restore_publish_rates(
 async def release_replication(
     admin: AdminClient, namespace: NamespaceName, original: OriginalSettings
 ) -> tuple[str, ...]:
-    """Restore the dispatch rates of replicators that a run holds; returns what had to be restored."""
+    """Restore the dispatch rates of replicators that a run holds, and start them; returns what had to be restored."""
     owners: dict[NamespaceName | TopicName, JsonObject | None] = {
         topic: rate for topic, rate in _within(original.topic_replicator_rates, namespace).items()
     }
@@ -322,6 +323,8 @@ async def release_replication(
         *(restore(admin, owner, REPLICATOR_RATE, is_override=is_held, original=rate) for owner, rate in owners.items())
     )
     changed = [owner for owner, result in zip(owners, results, strict=True) if result]
+    if changed:
+        await start_replicators(admin, namespace)
     return tuple(f"dispatch rate of replicators of {owner}" for owner in changed)
 
 
