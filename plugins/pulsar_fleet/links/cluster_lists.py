@@ -285,11 +285,13 @@ async def replace_cluster(
 ) -> bool:
     """Put one cluster in the place of another in the replication clusters, in one write; True if a list was changed.
 
-    :param topics: with lists of their own, in which it is replaced too; a list that lacks `old` stays as it is.
+    A list that lacks `old`, or has `new` already, stays as it is.
+
+    :param topics: with lists of their own, in which it is replaced too.
     """
-    listing = await topics_with(admin, old, topics)
-    changed = [await _change_topic(admin, own, topic, add=[own, new], remove=[old]) for topic in listing]
-    if old in await _clusters(admin, namespace):
+    listing = {*(await topics_with(admin, old, topics))} - {*(await topics_with(admin, new, topics))}
+    changed = [await _change_topic(admin, own, topic, add=[own, new], remove=[old]) for topic in sorted(listing)]
+    if {old, new}.intersection(await _clusters(admin, namespace)) == {old}:
         changed.append(await _change(admin, own, namespace, add=[own, new], remove=[old]))
     return any(changed)
 

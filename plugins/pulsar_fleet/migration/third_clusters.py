@@ -102,7 +102,7 @@ class Incoming:
 
     :param name: the other cluster's own name.
     :param old: the own name of the cluster that the namespace leaves; `new`: of the one to which it moves.
-    :param partitions: those of its topics that it replicates to `old`.
+    :param partitions: those of its topics that it replicates to `old` and not to `new`.
     :param own: topics with lists of their own among them.
     """
 
@@ -122,7 +122,10 @@ class Incoming:
             return None
         # Brokers make a partition at its first use, and delete one that is inactive.
         existing = [topic for topic in await third.topics(namespace) if topic.persistent and not topic.is_system]
-        sent = [topic for topic in existing if lists.has(topic.parent, old)]
+        # What goes to both is none of the run's: to set the cursor of a replicator that works would skip or repeat.
+        sent = [topic for topic in existing if lists.has(topic.parent, old) and not lists.has(topic.parent, new)]
+        if not sent and new in lists.clusters:
+            return None
         return cls(
             third=third,
             name=name,
@@ -194,7 +197,8 @@ class Incoming:
         await asyncio.gather(*(self._begin(topic, position) for topic, position in positions.items()))
         # In one write: with both in the list, what a held replicator sends now and then would go to both.
         await replace_cluster(self.third, self.name, self.namespace, self.old, self.new, self.own)
-        await wait_ended(self.third, self.name, self.namespace, self.old, only=self.own)
+        listed = (await self.third.namespace(self.namespace) or {}).get("replication_clusters") or ()
+        await wait_ended(self.third, self.name, self.namespace, self.old, only=self.own if self.old in listed else ())
         log.info("%s: %s replicates to %s instead of %s", self.namespace, self.name, self.new, self.old)
 
     async def _begin(self, topic: TopicName, position: Position) -> None:
