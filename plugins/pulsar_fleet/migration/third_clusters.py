@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _STILL_SECONDS, _LINKED_SECONDS = 30.0, 60.0
 _POLL_SECONDS = 0.3
+_UNCHANGED_SECONDS = 2.0
+"""Each application of a rate lets one more entry pass, and brokers apply an update of policies a moment later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +163,17 @@ class Incoming:
 
         :raises PreconditionFailed: that is not so for a partition after 30 s; the message names it.
         """
-        end = time.monotonic() + _STILL_SECONDS
+        end, since = time.monotonic() + _STILL_SECONDS, time.monotonic()
         before = await self._progress()
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             now = await self._progress()
             moving = [topic for topic in self.partitions if now[topic] is None or now[topic] != before[topic]]
-            if not moving:
+            if moving:
+                since = time.monotonic()
+            elif time.monotonic() - since >= _UNCHANGED_SECONDS:
                 return {topic: position for topic, position in now.items() if position}
-            if time.monotonic() > end:
+            if moving and time.monotonic() > end:
                 raise PreconditionFailed(
                     f"{self.name} still replicates {moving[0]} to {self.old} {_STILL_SECONDS:.0f} s after its "
                     f"replicators were held, or {self.old} has not confirmed everything. Check the replication of that "

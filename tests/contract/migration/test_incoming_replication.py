@@ -61,6 +61,7 @@ class World:
     namespace: NamespaceName
 
     both_ways: bool = False
+    own_lists: bool = False
 
     def __post_init__(self) -> None:
         self.events, self.audit = TopicName(self.namespace, "events"), TopicName(self.namespace, "audit")
@@ -93,7 +94,9 @@ class World:
             await admin.put_namespace(self.namespace, {"replication_clusters": [own]})
             await admin.create_partitioned_topic(self.events, 3)
             await admin.create_topic(self.audit)
-        await self.far.post(f"{path}/replication", ["far", "blue"])
+        owners = [f"/{topic.path}" for topic in (self.events, self.audit)] if self.own_lists else [path]
+        for owner in owners:
+            await self.far.post(f"{owner}/replication", ["far", "blue"])
         await wait_linked(self.far, self.partitions, "blue")
         if self.both_ways:
             for subscriber in self.on_far:
@@ -241,7 +244,8 @@ async def world(
         ]
         await know_each_other(far, blue)
         await know_each_other(far, green)
-        world = World(blue, green, far, run, new_namespace(), both_ways=bool(getattr(request, "param", "")))
+        kind = getattr(request, "param", "")
+        world = World(blue, green, far, run, new_namespace(), bool(kind), own_lists=kind == "own lists")
         await world.make()
         yield world
         for application in world.applications:
@@ -314,6 +318,18 @@ async def test_commands_lead_a_third_cluster_there_and_back(world: World, record
     await world.settle()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("world", ["own lists"], indirect=True)
+async def test_topics_with_lists_of_their_own_are_led(world: World) -> None:
+    await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
+    assert await world.lists_and_overrides() == ({"far"}, {}, {})
+    for topic in (world.events, world.audit):
+        assert {*await world.far.get(f"/{topic.path}/replication")} == {"far", "green"}
+    await asyncio.sleep(2)
+    await world.settle()
+
+
 class KillAt(Proxy):
     """Kills a process when the broker has answered its first call of a kind."""
 
@@ -355,15 +371,18 @@ async def killed_in_the_cut_over(world: World, call: str, folder: Path) -> Moves
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", ["", "both ways"], indirect=True, ids=["one-way", "both-ways"])
 @pytest.mark.parametrize(
-    "call",
+    ("call", "twice"),
     [
-        r"POST \S*/namespaces/\S*/replicatorDispatchRate",
-        r"PUT \S*/subscription/pulsar\.repl\.green",
-        r"POST \S*/replication ",
+        (r"POST \S*/namespaces/\S*/replicatorDispatchRate", 0),
+        # Lifted behind the flag, the replicators follow the redirect, and repeat what was under way.
+        (r"PUT \S*/subscription/pulsar\.repl\.green", 20),
+        (r"POST \S*/replication ", 0),
     ],
     ids=["held", "begun", "led"],
 )
-async def test_a_run_that_is_killed_while_it_leads_loses_nothing(world: World, call: str, tmp_path: Path) -> None:
+async def test_a_run_that_is_killed_while_it_leads_loses_nothing(
+    world: World, call: str, twice: int, tmp_path: Path
+) -> None:
     moves = await killed_in_the_cut_over(world, call, tmp_path)
     _, rate, properties = await world.lists_and_overrides()
     assert (is_held(rate["far"]), {*properties}) == (True, {PROPERTY})
@@ -375,7 +394,7 @@ async def test_a_run_that_is_killed_while_it_leads_loses_nothing(world: World, c
     await world.switch(moves, world.led)
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
     await asyncio.sleep(2)
-    await world.settle()
+    await world.settle(twice=twice)
 
 
 @pytest.mark.long
