@@ -164,14 +164,11 @@ class _ProcedureRun:
         self._run.ledger.finish_run(self._run.id, "failed" if failed else "succeeded")
         document: JsonObject = {"run": self._run.id, "steps": self._done, **ending.document}
         problem = next(iter(failures.values()), None)
-        if isinstance(problem, _Blocked) and not changed:
-            self._terminal.note(f"Run {self._run.id} has stopped:")
-            self._terminal.note(str(problem), style="red")
-            return {**document, "error": error_document(problem)}, ExitState.REFUSED
         if isinstance(problem, FleetError) and not changed:
             self._terminal.note(f"Run {self._run.id} has stopped:")
             self._terminal.note(str(problem), style="red")
-            return {"run": self._run.id, "error": error_document(problem)}, state_of(problem)
+            shown = document if isinstance(problem, _Blocked) else {"run": self._run.id}
+            return {**shown, "error": error_document(problem)}, state_of(problem)
         if problem and not isinstance(problem, FleetError | KeyboardInterrupt):
             self._say_what_next(problem, ending)
             raise problem
@@ -184,11 +181,8 @@ class _ProcedureRun:
             self._terminal.note(f"{name}: {reason}{'.' if reason == INTERRUPTED else ''}", style="red")
         self._say_what_next(problem, ending)
         errors = {name: error_document(error) for name, error in failures.items()}
-        return {
-            "failed": list(failed),
-            "errors": errors,
-            **document,
-        }, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+        state = ExitState.PARTLY if changed else ExitState.INTERRUPTED
+        return {"failed": list(failed), "errors": errors, **document}, state
 
     def _failures(self, *, resumed: bool) -> dict[str, Exception | KeyboardInterrupt]:
         """Run the steps, and at the end the one that follows also a failure; returns what failed."""

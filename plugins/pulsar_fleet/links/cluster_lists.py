@@ -214,17 +214,21 @@ async def topics_without(
     topics: Iterable[TopicName],
 ) -> frozenset[TopicName]:
     """Those of the topics, never partitions, that do not replicate to `cluster` now, by their own lists too."""
-    async with TopicPolicyReader(blue, None) as reader:
-        own = lists_of_topics(await reader.read(namespace))
+    own = await own_lists(blue, namespace)
     listed = frozenset(await _clusters(blue, namespace))
     return frozenset(topic for topic in topics if cluster not in own.get(topic, listed))
 
 
 async def own_lists_without(blue: AdminClient, namespace: NamespaceName, cluster: str) -> tuple[TopicName, ...]:
     """The topics of a namespace, never partitions, with a list of their own that does not name `cluster`."""
-    async with TopicPolicyReader(blue, None) as reader:
-        own = lists_of_topics(await reader.read(namespace))
+    own = await own_lists(blue, namespace)
     return tuple(sorted(topic for topic, clusters in own.items() if cluster not in clusters))
+
+
+async def own_lists(admin: AdminClient, namespace: NamespaceName) -> dict[TopicName, frozenset[str]]:
+    """Topic → the list of clusters that it has itself; one pass over the topic policies of its namespace."""
+    async with TopicPolicyReader(admin, None) as reader:
+        return lists_of_topics(await reader.read(namespace))
 
 
 async def topics_with(blue: AdminClient, cluster: str, topics: Collection[TopicName]) -> tuple[TopicName, ...]:

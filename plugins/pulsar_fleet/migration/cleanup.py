@@ -253,8 +253,9 @@ async def _end_outgoing(blue: AdminClient, move: Move, moves: Moves) -> None:
     its place in the list: a later call ends it.
     """
     listed = {*((await blue.namespace(move.namespace) or {}).get("replication_clusters") or ())}
-    statistics = await stats_of(blue, move.partitions)
-    for cluster in sorted(listed - {moves.blue, moves.green}):
+    thirds = sorted(listed - {moves.blue, moves.green})
+    statistics = await stats_of(blue, move.partitions) if thirds else {}
+    for cluster in thirds:
         waiting = [
             str(topic)
             for topic, stats in statistics.items()

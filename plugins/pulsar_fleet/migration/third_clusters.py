@@ -8,7 +8,6 @@ cluster that begins behind it sends the rest: nothing is lost, nothing comes twi
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -19,20 +18,18 @@ from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.polling import is_kept
-from pulsar_fleet.cluster.runs.overrides import HELD_REPLICATION, PROPERTY, NamespaceOverrides, overrides_in
+from pulsar_fleet.cluster.runs.overrides import HELD_REPLICATION, NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.statistics import cursors_in_stats, replicator_cursor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import allow_cluster, register_cluster, replace_cluster, wait_ended
+from pulsar_fleet.links.cluster_lists import allow_cluster, own_lists, register_cluster, replace_cluster, wait_ended
 from pulsar_fleet.links.partition_stats import required_internal_stats, required_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.prepare.freeze import store_record
 from pulsar_fleet.migration.prepare.lease import leave_on, renew_on
 from pulsar_fleet.migration.prepare.overrides import REPLICATOR_RATE, OriginalSettings, override
 from pulsar_fleet.migration.prepare.restore import flagged_namespaces, restore_original_settings
-from pulsar_fleet.snapshot.resources import lists_of_topics
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
@@ -68,9 +65,8 @@ async def read_lists(third: AdminClient, namespace: NamespaceName) -> ThirdLists
     document = await third.namespace(namespace)
     if document is None:
         return None
-    async with TopicPolicyReader(third, None) as reader:
-        own = lists_of_topics(await reader.read(namespace))
-    return ThirdLists(clusters=frozenset(document.get("replication_clusters") or ()), own=own)
+    clusters = frozenset(document.get("replication_clusters") or ())
+    return ThirdLists(clusters=clusters, own=await own_lists(third, namespace))
 
 
 async def read_third_clusters(
@@ -169,18 +165,19 @@ class Incoming:
             await asyncio.sleep(_POLL_SECONDS)
             now = await self._progress()
             moving = [topic for topic in self.partitions if now[topic] is None or now[topic] != before[topic]]
-            if moving:
-                since = time.monotonic()
-            elif time.monotonic() - since >= _UNCHANGED_SECONDS:
-                return {topic: position for topic, position in now.items() if position}
-            if moving and time.monotonic() > end:
+            before = now
+            if not moving:
+                if time.monotonic() - since >= _UNCHANGED_SECONDS:
+                    return {topic: position for topic, position in now.items() if position}
+                continue
+            since = time.monotonic()
+            if since > end:
                 raise PreconditionFailed(
                     f"{self.name} still replicates {moving[0]} to {self.old} {_STILL_SECONDS:.0f} s after its "
                     f"replicators were held, or {self.old} has not confirmed everything. Check the replication of that "
                     "topic, then run again.",
                     cluster=self.name,
                 )
-            before = now
 
     async def _progress(self) -> dict[TopicName, Position | None]:
         """Partition → the last confirmed entry; None while entries are on their way, or without a replicator yet."""
@@ -262,18 +259,7 @@ class Incoming:
             replicator_rate=(document.get(REPLICATOR_RATE) or {}).get(self.name),
             topic_replicator_rates=dict(zip(with_rates, rates, strict=True)),
         )
-        text = json.dumps(record.to_json(), separators=(",", ":"))
-        await third.put(f"/namespaces/{namespace.path}/properties", {PROPERTY: text})
-
-        async def recorded() -> bool:
-            return overrides_in(await third.namespace(namespace) or {}) == record
-
-        if not await is_kept(recorded):
-            raise PreconditionFailed(
-                f"{self.name} did not keep the property {PROPERTY} of {namespace}: nothing was held, and no client was "
-                "redirected. Run this step again.",
-                cluster=self.name,
-            )
+        await store_record(third, namespace, record)
         return record
 
 
@@ -292,7 +278,7 @@ async def restore_thirds(sides: Sides, run: Run, names: Sequence[NamespaceName])
         old, new = await blue.cluster_name(), await green.cluster_name()
         for cluster, third in thirds.items():
             for name in names:
-                if await _holds(third, run, name) and str(name) in flagged:
+                if str(name) in flagged and await _record_of(third, run, name):
                     incoming = await Incoming.find(third, cluster, name, old=old, new=new)
                     if incoming:
                         await incoming.lead()
@@ -300,16 +286,16 @@ async def restore_thirds(sides: Sides, run: Run, names: Sequence[NamespaceName])
     return tuple(restored)
 
 
-async def _holds(third: AdminClient, run: Run, namespace: NamespaceName) -> bool:
+async def _record_of(third: AdminClient, run: Run, namespace: NamespaceName) -> NamespaceOverrides | None:
+    """What the run holds there; None if nothing."""
     record = overrides_in(await third.namespace(namespace) or {})
-    return record is not None and record.run == run.id
+    return record if record and record.run == run.id else None
 
 
 async def let_go(third: AdminClient, run: Run, namespace: NamespaceName) -> tuple[str, ...]:
     """Lift what a run holds on another cluster, and give up its lease there; nothing on a second call."""
-    document: JsonObject = await third.namespace(namespace) or {}
-    record = overrides_in(document)
-    if record is None or record.run != run.id:
+    record = await _record_of(third, run, namespace)
+    if record is None:
         return ()
     original = OriginalSettings.recorded({str(namespace): record})
     restored = await restore_original_settings(third, run.id, original, brokers=False)

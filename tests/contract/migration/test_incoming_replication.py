@@ -180,6 +180,11 @@ class World:
         await steps.clean_up_blue(sides, self.run, moves, original)
         await steps.restore_blue(sides, self.run, original, delete_topics=False)
 
+    async def settle_later(self, *, twice: int = 0) -> None:
+        """As `settle`, after two more seconds of traffic."""
+        await asyncio.sleep(2)
+        await self.settle(twice=twice)
+
     async def settle(self, *, twice: int = 0) -> None:
         """Stop publishing; every subscription gets everything of both clusters, in the order of each key."""
         for publisher in (*self.of_far, *self.of_blue):
@@ -275,8 +280,7 @@ async def test_the_run_leads_a_third_clusters_replication_to_green(world: World)
     moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
     await world.move(moves, world.led)
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
-    await asyncio.sleep(2)
-    await world.settle()
+    await world.settle_later()
 
 
 @pytest.mark.long
@@ -287,8 +291,7 @@ async def test_a_third_cluster_of_another_version_is_led(world: World, twice: in
     """Topics of 4.0.7 are unloaded, see `start_replicators`: who reconnects repeats what was under way."""
     await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
-    await asyncio.sleep(2)
-    await world.settle(twice=twice)
+    await world.settle_later(twice=twice)
 
 
 @pytest.mark.long
@@ -314,8 +317,7 @@ async def test_commands_lead_a_third_cluster_there_and_back(world: World, record
     back = await asyncio.to_thread(shell.run, "fail-back", *shell.sides, *what, *far, "--allow-removal")
     assert back.state == 0, back.err
     assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
-    await asyncio.sleep(2)
-    await world.settle()
+    await world.settle_later()
 
 
 @pytest.mark.long
@@ -326,8 +328,7 @@ async def test_topics_with_lists_of_their_own_are_led(world: World) -> None:
     assert await world.lists_and_overrides() == ({"far"}, {}, {})
     for topic in (world.events, world.audit):
         assert {*await world.far.get(f"/{topic.path}/replication")} == {"far", "green"}
-    await asyncio.sleep(2)
-    await world.settle()
+    await world.settle_later()
 
 
 class KillAt(Proxy):
@@ -393,8 +394,7 @@ async def test_a_run_that_is_killed_while_it_leads_loses_nothing(
     assert (await world.lists_and_overrides())[1:] == ({}, {})
     await world.switch(moves, world.led)
     assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
-    await asyncio.sleep(2)
-    await world.settle(twice=twice)
+    await world.settle_later(twice=twice)
 
 
 @pytest.mark.long
@@ -406,8 +406,7 @@ async def test_an_abort_lets_a_third_cluster_go_on_as_before(world: World, twice
     aborted = await abort_migration(world.led, world.run, moves)
     assert any(line.endswith("on far") for line in aborted.overrides)
     assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
-    await asyncio.sleep(2)
-    await world.settle(twice=twice)
+    await world.settle_later(twice=twice)
 
 
 @pytest.mark.long

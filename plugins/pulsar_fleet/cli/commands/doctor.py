@@ -32,8 +32,7 @@ def doctor(terminal: Terminal, conf: JsonObject, yes: Yes = False) -> None:
     clusters = conf["clusters"]
     with usage_errors():
         require_two(clusters)
-    conf["selection"] = list(parse_selection(conf["selection"]).texts())
-    with usage_errors():
+        conf["selection"] = list(parse_selection(conf["selection"]).texts())
         request = Request.of(conf)
     request = replace(request, moved=returnable_groups(Ledger.open()))
     if request.remedies:

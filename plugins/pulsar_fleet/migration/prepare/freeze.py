@@ -208,18 +208,25 @@ async def record_overrides(blue: AdminClient, run: Run, name: NamespaceName, ori
     if current and current.run == run.id:
         return
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    record = original.record(name, run=run.id, since=since, cluster=await blue.cluster_name())
+    await store_record(blue, name, original.record(name, run=run.id, since=since, cluster=await blue.cluster_name()))
+
+
+async def store_record(admin: AdminClient, name: NamespaceName, record: NamespaceOverrides) -> None:
+    """Record on a cluster what is overridden in a namespace there; call it before the first override.
+
+    :raises PreconditionFailed: it could not be read back.
+    """
     text = json.dumps(record.to_json(), separators=(",", ":"))
-    await blue.put(f"/namespaces/{name.path}/properties", {PROPERTY: text})
+    await admin.put(f"/namespaces/{name.path}/properties", {PROPERTY: text})
 
     async def recorded() -> bool:
-        return overrides_in(await _policies(blue, name)) == record
+        return overrides_in(await _policies(admin, name)) == record
 
     if not await is_kept(recorded):
         raise PreconditionFailed(
-            f"{blue.connection.name} did not keep the property {PROPERTY} of {name}, which records what this run "
+            f"{admin.connection.name} did not keep the property {PROPERTY} of {name}, which records what this run "
             "overrides. Nothing was overridden in it. Run this step again.",
-            cluster=blue.connection.name,
+            cluster=admin.connection.name,
         )
 
 
