@@ -172,6 +172,18 @@ async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
     return await _change_allowed(blue, tenant, add=[cluster])
 
 
+async def allow_in_namespace(admin: AdminClient, own: str, namespace: NamespaceName, clusters: Collection[str]) -> None:
+    """Add clusters to the allowed clusters of a namespace that has any: brokers refuse others in its lists (PIP-321).
+
+    A namespace without allowed clusters allows those of its tenant. A second call changes nothing.
+    """
+    allowed = {*((await admin.namespace(namespace) or {}).get("allowed_clusters") or ())}
+    if allowed and not allowed.issuperset(clusters):
+        call = with_body("POST", f"/namespaces/{namespace.path}/allowedClusters", sorted(allowed.union(clusters)))
+        guard_cluster_lists(call, own)
+        await admin.post(call.path, call.body)
+
+
 async def disallow_cluster(blue: AdminClient, tenant: str, cluster: str) -> tuple[str, ...]:
     """Undo `allow_cluster`, unless a namespace of the tenant replicates to `cluster`: the broker refuses it then."""
     if await blue.tenant(tenant) is None:
@@ -250,6 +262,7 @@ async def begin_replication(
 
     :param topics: those for which a list of their own counts instead of it: `cluster` is added there too.
     """
+    await allow_in_namespace(blue, own, namespace, [cluster])
     for topic in topics:
         await _change_topic(blue, own, topic, add=[own, cluster])
     return await _change(blue, own, namespace, add=[own, cluster])

@@ -83,7 +83,12 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         await settle_back(green, run, moves)
         back, returning = await end_back(green, run, moves)
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
-        overrides = (*overrides, *(await restore_thirds(sides, run, names)))
+        held_back: tuple[str, ...] = ()
+        try:
+            overrides = (*overrides, *(await restore_thirds(sides, run, moves)))
+        except FleetError as error:
+            # One that is away for good must not keep the rest from being undone.
+            held_back = (str(error),)
         await require_unwritten(blue, green, run)
         in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)
@@ -96,7 +101,7 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         replication=(*back, *replication),
         overrides=overrides,
         removed=removed,
-        kept=(*kept, *in_use, *returning, *replicating),
+        kept=(*kept, *in_use, *returning, *replicating, *held_back),
     )
     run.artefacts.write_json(run.id, ABORTED, result.to_json())
     return result

@@ -232,7 +232,7 @@ async def clean_up_namespace(
             # It has replicated to green before the run, for a return that is over.
             clusters, lists = [name for name in clusters if name != moves.green], move.stored_topics
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters, lists)
-    await _end_outgoing(blue, move, moves)
+    await _end_outgoing(blue, move, moves, original.own_lists(move.namespace))
     topics = stored_transfers(run, str(move.namespace)).values()
     finish = _skip_backlog if move.strategy.keeps_subscriptions else _remove_subscription
     removed = [
@@ -246,11 +246,13 @@ async def clean_up_namespace(
     return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
 
 
-async def _end_outgoing(blue: AdminClient, move: Move, moves: Moves) -> None:
+async def _end_outgoing(blue: AdminClient, move: Move, moves: Moves, own: Mapping[TopicName, Sequence[str]]) -> None:
     """End the replication to third clusters that have everything of blue: green has their names in its list.
 
     Brokers refuse to remove a topic that is replicated, which a failback has to do. One that may lack something keeps
     its place in the list: a later call ends it.
+
+    :param own: topics with lists of their own, which count instead.
     """
     listed = {*((await blue.namespace(move.namespace) or {}).get("replication_clusters") or ())}
     thirds = sorted(listed - {moves.blue, moves.green})
@@ -259,7 +261,8 @@ async def _end_outgoing(blue: AdminClient, move: Move, moves: Moves) -> None:
         waiting = [
             str(topic)
             for topic, stats in statistics.items()
-            if not isinstance(stats, TopicStats) or stats.replication_backlog.get(cluster, 1)
+            if cluster in own.get(topic.parent, listed)
+            and (not isinstance(stats, TopicStats) or stats.replication_backlog.get(cluster, 1))
         ]
         if waiting:
             log.warning("%s: %s may lack messages of %s, so it stays in its list", moves.blue, cluster, waiting[0])

@@ -47,11 +47,13 @@ class Sides:
         :raises Unavailable: one does not answer.
         """
         async with AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(AdminClient(connection, retry_seconds=self.retry_seconds))
-                for connection in self.thirds
-            ]
-            yield {await _name_of(client): client for client in clients}
+            yield dict([await stack.enter_async_context(self.open_third(each)) for each in self.thirds])
+
+    @asynccontextmanager
+    async def open_third(self, connection: ClusterConnection) -> AsyncIterator[tuple[str, AdminClient]]:
+        """Open an admin client for one of them, with its own name; errors as those of `open_thirds`."""
+        async with AdminClient(connection, retry_seconds=self.retry_seconds) as third:
+            yield await _name_of(third), third
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:

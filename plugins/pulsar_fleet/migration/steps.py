@@ -45,6 +45,7 @@ from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.migration.wave_cutover import cut_over
 from pulsar_fleet.migration.waves.approval_text import wave_members
 from pulsar_fleet.migration.waves.planner import Limits, plan_waves
+from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver
 
@@ -159,7 +160,8 @@ async def restore_blue(
 ) -> tuple[str, ...]:
     """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
     restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics, replicates=replicates)
-    on_thirds = await restore_thirds(sides, run, original.namespaces)
+    moves = find_moves(run)
+    on_thirds = await restore_thirds(sides, run, moves) if moves else ()
     await release(sides, run)
     return (*restored, *on_thirds)
 

@@ -39,7 +39,7 @@ from pulsar_fleet.migration.preflight.gates.clients import stopping_clients
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare import freeze
 from pulsar_fleet.migration.prepare.freeze import keep_unused, recreate_missing
-from pulsar_fleet.migration.prepare.lease import holding, renew
+from pulsar_fleet.migration.prepare.lease import holding, renew, renewing
 from pulsar_fleet.migration.prepare.overrides import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare_deleted
 from pulsar_fleet.migration.proof.baseline import require_copied_topics, require_fresh
@@ -49,7 +49,7 @@ from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
-from pulsar_fleet.migration.third_clusters import Incoming, let_go
+from pulsar_fleet.migration.third_clusters import Incoming, go_on, wait_linked
 from pulsar_fleet.migration.unread_brokers import not_reported, reported_findings
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
@@ -301,22 +301,22 @@ class _WaveCutOver:
 
     @asynccontextmanager
     async def _incoming(self, move: Move) -> AsyncIterator[None]:
-        """Hold what third clusters replicate into the namespace; once it is flagged, lead that to green."""
-        old, new, name = self.moves.blue, self.moves.green, move.namespace
-        looked = [await Incoming.find(third, cluster, name, old=old, new=new) for cluster, third in self.thirds.items()]
-        incoming = [replication for replication in looked if replication]
+        """Hold what third clusters replicate into the namespace; once it is terminated, lead that to green."""
+        thirds, name = self.thirds.items(), move.namespace
+        sides = {"old": self.moves.blue, "new": self.moves.green}
         try:
+            looked = [await Incoming.find(third, cluster, name, **sides) for cluster, third in thirds]
+            incoming = [replication for replication in looked if replication]
             for replication in incoming:
                 await replication.hold(self.run, self.sides)
-            yield
+            async with renewing(lambda: all_ended(*(each.renew(self.run) for each in incoming))):
+                yield
         finally:
-            try:
-                if incoming and await is_flagged(self.blue, move):
-                    await all_ended(*(replication.lead() for replication in incoming))
-            finally:
-                await all_ended(*(let_go(third, self.run, name) for third in self.thirds.values()))
-        for replication in incoming:
-            await replication.wait_linked()
+            await all_ended(
+                *(go_on(third, cluster, self.run, move, blue=self.blue, **sides) for cluster, third in thirds)
+            )
+        # Also where an earlier attempt has led it, and died before it was connected.
+        await all_ended(*(wait_linked(third, cluster, name, **sides) for cluster, third in thirds))
 
     def _store(self, result: CutOverResult) -> None:
         run = self.run

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pulsar
 import pytest
@@ -35,10 +36,12 @@ from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, NamespaceCutOver
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.third_clusters import Incoming
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import Waiver
@@ -48,6 +51,7 @@ INBOUND = "replicates-into-blue"
 RECORDS = "files"
 WAIVER = Waiver(id=INBOUND, who="Ada", why="to see what the run does")
 PER_SECOND = 60.0
+SELDOM = "clusterMigrationCheckDurationSeconds"
 
 
 @dataclass
@@ -223,9 +227,11 @@ def blockers(run: Run) -> set[str]:
 def three(
     tmp_path_factory: pytest.TempPathFactory, start_clusters: StartClusters, request: pytest.FixtureRequest
 ) -> Iterator[Sandbox]:
-    """Blue, green and far; far may have a version of its own."""
-    versions = {"version": {"far": request.param}} if hasattr(request, "param") else {}
-    with start_clusters(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far"), **versions) as sandbox:
+    """Blue, green and far; far may have a version of its own, and blue check flags as seldom as `SELDOM` says."""
+    options: dict[str, Any] = {}
+    if kind := getattr(request, "param", ""):
+        options = {"settings": {"blue": {SELDOM: "60"}}} if kind == SELDOM else {"version": {"far": kind}}
+    with start_clusters(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far"), **options) as sandbox:
         yield sandbox
 
 
@@ -400,13 +406,128 @@ async def test_a_run_that_is_killed_while_it_leads_loses_nothing(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", ["both ways"], indirect=True)
-@pytest.mark.parametrize(("three", "twice"), [("4.0.7", 50), ("4.2.4", 0)], indirect=["three"])
-async def test_an_abort_lets_a_third_cluster_go_on_as_before(world: World, twice: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("three", "twice", "lifted"), [("4.0.7", 50, False), ("4.0.7", 50, True), ("4.2.4", 0, False)], indirect=["three"]
+)
+async def test_an_abort_lets_a_third_cluster_go_on_as_before(
+    world: World, twice: int, lifted: bool, tmp_path: Path
+) -> None:
     moves = await killed_in_the_cut_over(world, r"POST \S*/namespaces/\S*/replicatorDispatchRate", tmp_path)
+    if lifted:
+        # As a process leaves it that dies before it has started the replicators again.
+        await world.far.delete(f"/namespaces/{world.namespace.path}/replicatorDispatchRate")
     aborted = await abort_migration(world.led, world.run, moves)
-    assert any(line.endswith("on far") for line in aborted.overrides)
+    assert any(line.endswith("on far") for line in aborted.overrides) is not lifted
     assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
     await world.settle_later(twice=twice)
+
+
+@pytest.fixture
+async def further(world: World, tmp_path: Path, start_clusters: StartClusters) -> AsyncIterator[AdminClient]:
+    """A cluster that replicates into the namespace as far does, from a producer of its own."""
+    with start_clusters(tmp_path / "further", clusters=("further",)) as sandbox:
+        cluster = sandbox["further"]
+        connection = ClusterConnection(name="further", admin_url=cluster.admin_url, service_url=cluster.service_url)
+        async with AdminClient(connection) as admin:
+            await know_each_other(admin, world.blue)
+            await know_each_other(admin, world.green)
+            names = ["further", "blue"]
+            await admin.put(f"/tenants/{world.namespace.tenant}", {"adminRoles": [], "allowedClusters": names})
+            await admin.put_namespace(world.namespace, {"replication_clusters": ["further"]})
+            await admin.post(f"/namespaces/{world.namespace.path}/allowedClusters", names)
+            await admin.create_topic(world.audit)
+            await admin.post(f"/namespaces/{world.namespace.path}/replication", names)
+            await wait_linked(admin, [world.audit], "blue")
+            world.of_far.append(Publisher(world.audit, ["z"], per_second=PER_SECOND / 2))
+            world.of_far[-1].start(connection)
+            world.led = replace(world.led, thirds=(*world.led.thirds, connection))
+            yield admin
+            await asyncio.to_thread(world.of_far[-1].stop)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_several_third_clusters_are_led(world: World, further: AdminClient) -> None:
+    """One of them allows its namespace certain clusters only: brokers refuse all others in its list."""
+    await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    document = await further.namespace(world.namespace) or {}
+    assert ({*document["replication_clusters"]}, document["properties"]) == ({"further", "green"}, {})
+    assert {*document["allowed_clusters"]} == {"further", "blue", "green"}
+    await world.settle_later()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_of_several_third_clusters_the_others_go_on_when_one_is_gone(world: World, further: AdminClient) -> None:
+    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
+    await world.prepare(moves, world.led)
+    for third, name in ((further, "further"), (world.far, "far")):
+        held = await Incoming.find(third, name, world.namespace, old="blue", new="green")
+        assert held is not None
+        await held.hold(world.run, world.led)
+    gone = replace(world.far.connection, admin_url="http://127.0.0.1:9")
+    without = replace(world.led, thirds=(gone, further.connection), retry_seconds=1.0)
+    aborted = await abort_migration(without, world.run, moves)
+    assert any("third cluster" in line and "does not answer" in line for line in aborted.kept)
+    assert ((await further.namespace(world.namespace)) or {})["replicatorDispatchRate"] == {}
+    left = await find_overrides(world.far, ended=world.run.id)
+    assert [one.overridden for one in left.namespaces] == [("dispatch rate of replicators",)]
+    await restore_overrides(world.far, ended=world.run.id)
+    await world.settle_later()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("three", [SELDOM], indirect=True)
+async def test_a_flag_that_has_terminated_nothing_leads_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The namespace may stay on blue then, and so does what far replicates into it."""
+    moves = await world.check(world.run, Strategy.REDIRECT, sides=world.led)
+    await world.prepare(moves, world.led)
+    original = find_original_settings(world.run)
+    assert original is not None
+
+    async def fails(*_: object, **__: object) -> NoReturn:
+        _, rate, _ = await world.lists_and_overrides()
+        assert is_held(rate["far"])
+        await world.blue.post(f"/namespaces/{world.namespace.path}/migration", True)
+        raise PreconditionFailed("nothing is terminated")
+
+    monkeypatch.setattr(NamespaceCutOver, "redirect", fails)
+    with pytest.raises(PreconditionFailed, match=r"^nothing is terminated$"):
+        await steps.cut_over(world.led, world.run, moves, original, proof_max_age_minutes=60)
+    assert await world.lists_and_overrides() == ({"far", "blue"}, {}, {})
+    await abort_migration(world.led, world.run, moves)
+    await world.settle_later()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_topic_that_far_makes_while_it_is_held_is_led_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, redirect = TopicName(world.namespace, "late"), NamespaceCutOver.redirect
+    publisher = Publisher(late, ["l"], per_second=PER_SECOND)
+
+    async def publishes(*args: Any, **options: Any) -> CutOverResult:
+        await world.far.create_topic(late)
+        publisher.start(world.far.connection)
+        await wait_linked(world.far, [late], "blue")
+        return await redirect(*args, **options)
+
+    monkeypatch.setattr(NamespaceCutOver, "redirect", publishes)
+    await world.move(await world.check(world.run, Strategy.REDIRECT, sides=world.led), world.led)
+    await asyncio.to_thread(publisher.stop)
+    assert await world.lists_and_overrides() == ({"far", "green"}, {}, {})
+    subscribers = [Subscriber(late, "all"), Subscriber(late, "all")]
+    for subscriber, admin in zip(subscribers, (world.blue, world.green), strict=True):
+        subscriber.start(admin.connection)
+    async with asyncio.timeout(30):
+        while set(publisher.sent) - {message for subscriber in subscribers for message in subscriber.received.messages}:
+            await asyncio.sleep(0.2)
+    for subscriber in subscribers:
+        await asyncio.to_thread(subscriber.stop)
+    await world.settle()
 
 
 @pytest.mark.long

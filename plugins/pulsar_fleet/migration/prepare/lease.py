@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -67,17 +67,24 @@ async def held(
     """
     names = [str(name) for name in namespaces]
     taken = await renew(sides, run, names)
-    renewing = asyncio.create_task(_keep(sides, run, names))
     try:
-        yield
+        async with renewing(partial(renew, sides, run, names)):
+            yield
     except BaseException:
-        renewing.cancel()
         if taken and gives_up:
             await _give_up(sides, run)
         raise
+
+
+@asynccontextmanager
+async def renewing(renew_: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Renew a lease every two minutes while the block runs."""
+    task = asyncio.create_task(_keep(renew_))
+    try:
+        yield
     finally:
-        renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _give_up(sides: Sides, run: Run) -> None:
@@ -248,11 +255,11 @@ def _is_alive(current: Lease, lease: Lease, now: float) -> bool:
     return True
 
 
-async def _keep(sides: Sides, run: Run, names: Collection[str]) -> None:
+async def _keep(renew_: Callable[[], Awaitable[object]]) -> None:
     while True:
         await asyncio.sleep(RENEW_SECONDS)
         try:
-            await renew(sides, run, names)
+            await renew_()
         except FleetError as error:
             # The step goes on: the next one, and each cut-over of a namespace, refuses without a lease.
             log.warning("The lease was not renewed: %s", error)

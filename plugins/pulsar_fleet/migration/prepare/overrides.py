@@ -11,7 +11,7 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.polling import all_ended, is_kept
@@ -319,12 +319,19 @@ async def release_replication(
     }
     if str(namespace) in original.replicator_rates:
         owners[namespace] = original.replicator_rates[str(namespace)]
-    results = await all_ended(
-        *(restore(admin, owner, REPLICATOR_RATE, is_override=is_held, original=rate) for owner, rate in owners.items())
-    )
-    changed = [owner for owner, result in zip(owners, results, strict=True) if result]
-    if changed:
+
+    async def lift(owner: NamespaceName | TopicName) -> bool:
+        try:
+            return await restore(admin, owner, REPLICATOR_RATE, is_override=is_held, original=owners[owner])
+        except NotFound:
+            # A topic that was deleted meanwhile.
+            return False
+
+    results = await all_ended(*map(lift, owners))
+    if owners:
+        # Also where nothing was held any more: who lifted it may have died before this.
         await start_replicators(admin, namespace)
+    changed = [owner for owner, result in zip(owners, results, strict=True) if result]
     return tuple(f"dispatch rate of replicators of {owner}" for owner in changed)
 
 
