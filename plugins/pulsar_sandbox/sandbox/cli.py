@@ -39,6 +39,9 @@ def up(
     version: Annotated[str, typer.Option(help=VERSION_HELP)] = DEFAULT_VERSION,
     brokers: Annotated[int, typer.Option(help="Brokers in each cluster.")] = 1,
     secure: Annotated[bool, typer.Option("--secure", help="Tokens, authorization and TLS.")] = False,
+    shared_store: Annotated[
+        bool, typer.Option("--shared-store", help="One configuration store: the same tenants and namespaces.")
+    ] = False,
     port_base: Annotated[int | None, typer.Option(help="Use this port and the next ones; else any free.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Leave them running; 'down' stops them.")] = False,
 ) -> None:
@@ -53,6 +56,7 @@ def up(
             version=parse_versions(version),
             brokers=brokers,
             secure=secure,
+            shared_store=shared_store,
             port_base=port_base,
             progress=progress,
         )

@@ -319,11 +319,19 @@ def is_furnished(admin_url: str, token: str | None) -> bool:
 def furnish(admin_url: str, token: str | None, name: str, cluster: Mapping[str, str]) -> None:
     """Create what a standalone creates by itself: its own cluster document, and `public/default` and `pulsar/system`.
 
-    A second call changes nothing: what exists is answered with 409.
+    What another cluster made in a shared store gets this cluster too, as Pulsar's own `initialize-cluster-metadata`
+    does it. A second call changes nothing: what exists is answered with 409.
     """
-    rights = {"adminRoles": ["admin"] if token else [], "allowedClusters": [name]}
     with _client(admin_url, token) as admin:
         admin.put(f"clusters/{name}", json=dict(cluster))
         for tenant, namespace in (("public", "public/default"), ("pulsar", "pulsar/system")):
-            admin.put(f"tenants/{tenant}", json=rights)
-            admin.put(f"namespaces/{namespace}", json={"replication_clusters": [name]})
+            rights = {"adminRoles": ["admin"] if token else [], "allowedClusters": [name]}
+            if admin.put(f"tenants/{tenant}", json=rights).status_code == httpx.codes.CONFLICT:
+                allowed = admin.get(f"tenants/{tenant}").json()["allowedClusters"]
+                if name not in allowed:
+                    admin.post(f"tenants/{tenant}", json={**rights, "allowedClusters": [*allowed, name]})
+            path = f"namespaces/{namespace}"
+            if admin.put(path, json={"replication_clusters": [name]}).status_code == httpx.codes.CONFLICT:
+                listed = admin.get(f"{path}/replication").json()
+                if name not in listed:
+                    admin.post(f"{path}/replication", json=[*listed, name])

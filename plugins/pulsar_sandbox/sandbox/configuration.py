@@ -111,7 +111,7 @@ def broker_settings(cluster: ClusterLayout, broker: BrokerLayout, security: Path
         store = f"zk:127.0.0.1:{cluster.zookeeper_port}"
         settings |= {
             "metadataStoreUrl": store,
-            "configurationMetadataStoreUrl": store,
+            "configurationMetadataStoreUrl": cluster.configuration_store or store,
             "metadataStoreSessionTimeoutMillis": "10000",
             "loadManagerClassName": f"{_BROKER}.loadbalance.impl.ModularLoadManagerImpl",
         }

@@ -38,6 +38,7 @@ class ClusterLayout:
     a single process is the whole cluster.
 
     :param version: Pulsar's, of the process with the metadata and of each broker without one of its own.
+    :param configuration_store: URL of the store that clusters share for tenants and namespaces; None for its own.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ClusterLayout:
     brokers: tuple[BrokerLayout, ...]
     bookie_port: int
     zookeeper_port: int | None = None
+    configuration_store: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def ports(self) -> list[int]:
@@ -105,11 +107,20 @@ def _read_cluster(document: dict[str, Any]) -> ClusterLayout:
 
 
 def lay_out_cluster(
-    name: str, *, version: str, brokers: int, secure: bool, settings: Mapping[str, str], ports: Iterator[int]
+    name: str,
+    *,
+    version: str,
+    brokers: int,
+    secure: bool,
+    settings: Mapping[str, str],
+    ports: Iterator[int],
+    zookeeper: bool = False,
 ) -> ClusterLayout:
     """Give a cluster its ports.
 
     Several brokers get hosts of their own: isolation policies tell brokers apart by host only.
+
+    :param zookeeper: for its metadata also with a single broker; several always need it.
     """
     hosts = ["localhost"] if brokers == 1 else [f"127.0.0.{number}" for number in range(1, brokers + 1)]
     places = tuple(
@@ -127,6 +138,6 @@ def lay_out_cluster(
         version=version,
         brokers=places,
         bookie_port=next(ports),
-        zookeeper_port=None if brokers == 1 else next(ports),
+        zookeeper_port=next(ports) if zookeeper or brokers > 1 else None,
         settings=dict(settings),
     )

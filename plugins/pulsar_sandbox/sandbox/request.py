@@ -33,6 +33,7 @@ class Request:
     version: str | Mapping[str, str] = DEFAULT_VERSION
     brokers: int = 1
     secure: bool = False
+    shared_store: bool = False
     settings: Settings = field(default_factory=dict)
     port_base: int | None = None
 
@@ -50,6 +51,8 @@ class Request:
         for name in self.clusters:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or name in RESERVED:
                 raise InvalidRequest(f"{name!r} cannot name a cluster; use letters, digits, '-' and '_'.")
+        if self.shared_store and len(self.clusters) == 1:
+            raise InvalidRequest(f"{self.clusters[0]!r} shares its store with nobody: name two clusters or more.")
         if not 1 <= self.brokers <= MOST_BROKERS:
             raise InvalidRequest(f"A cluster of a sandbox has 1 to {MOST_BROKERS} brokers, not {self.brokers!r}.")
         if self.port_base is not None and self.port_base not in range(1, 65_536):
@@ -58,10 +61,10 @@ class Request:
         self._check_names("settings", self.settings)
         for version in self.versions.values():
             check_version(version)
-            if self.brokers > 1 and version in SINGLE_BROKER:
+            if version in SINGLE_BROKER and (self.brokers > 1 or self.shared_store):
                 raise InvalidRequest(
-                    f"Pulsar {version} has no starter of a ZooKeeper, which several brokers of a cluster need: "
-                    f"use 1 broker, not {self.brokers}."
+                    f"Pulsar {version} has no starter of a ZooKeeper, which several brokers of a cluster and a shared "
+                    f"store need: use 1 broker, not {self.brokers}, and a store for each cluster."
                 )
         for number in range(2, self.brokers + 1):
             _check_host(f"127.0.0.{number}")
@@ -87,8 +90,11 @@ class Request:
 
     def check_fits(self, folder: str, recorded: SandboxLayout) -> None:
         """Reject a folder with data of other clusters: another version or metadata store could not read it."""
-        recorded_clusters = {cluster.name: (cluster.version, len(cluster.brokers)) for cluster in recorded.clusters}
-        requested = {name: (version, self.brokers) for name, version in self.versions.items()}
+        recorded_clusters = {
+            cluster.name: (cluster.version, len(cluster.brokers), cluster.configuration_store is not None)
+            for cluster in recorded.clusters
+        }
+        requested = {name: (version, self.brokers, self.shared_store) for name, version in self.versions.items()}
         if recorded_clusters != requested:
             raise InvalidRequest(
                 f"Folder {folder!r} holds data of {_describe(recorded_clusters)}, not of {_describe(requested)}; "
@@ -108,9 +114,19 @@ class Request:
                 clusters.append(replace(before[name], settings=own))
                 continue
             fresh = lay_out_cluster(
-                name, version=version, brokers=self.brokers, secure=self.secure, settings=own, ports=ports
+                name,
+                version=version,
+                brokers=self.brokers,
+                secure=self.secure,
+                settings=own,
+                ports=ports,
+                zookeeper=self.shared_store,
             )
             clusters.append(_keep_data(fresh, before[name]) if name in before else fresh)
+        if self.shared_store:
+            # A folder of its own, as in production: the store of the first cluster itself is below the root.
+            store = f"zk:127.0.0.1:{clusters[0].zookeeper_port}/configuration"
+            clusters = [replace(cluster, configuration_store=store) for cluster in clusters]
         return SandboxLayout(clusters=tuple(clusters), secure=self.secure, owner=os.getpid())
 
 
@@ -145,8 +161,9 @@ def _keep_data(fresh: ClusterLayout, before: ClusterLayout) -> ClusterLayout:
     return replace(fresh, bookie_port=before.bookie_port, brokers=tuple(brokers))
 
 
-def _describe(clusters: Mapping[str, tuple[str, int]]) -> str:
+def _describe(clusters: Mapping[str, tuple[str, int, bool]]) -> str:
     parts = (
-        f"{name} {version} with {brokers} broker{'s'[: brokers > 1]}" for name, (version, brokers) in clusters.items()
+        f"{name} {version} with {brokers} broker{'s'[: brokers > 1]}{' and a shared store' * shared}"
+        for name, (version, brokers, shared) in clusters.items()
     )
     return ", ".join(parts)

@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     version: str | Mapping[str, str]
     brokers: int
     secure: bool
+    shared_store: bool
     settings: Settings | None
     port_base: int | None
     progress: Progress
@@ -63,6 +64,7 @@ class Sandbox:
         brokers: int = 1,
         secure: bool = False,
         one_authority: bool = False,
+        shared_store: bool = False,
         settings: Settings | None = None,
         port_base: int | None = None,
         progress: Progress = log_progress,
@@ -75,6 +77,7 @@ class Sandbox:
         :param version: Pulsar's, or one per cluster name.
         :param secure: with TLS, tokens and authorization; each cluster has an authority and a token secret of its own.
         :param one_authority: with the same ones, as applications need that are redirected to another cluster.
+        :param shared_store: the clusters have one configuration store, so the same tenants and namespaces.
         :param settings: broker configuration on top of the sandbox's, per cluster name.
         :param port_base: use this port and those that follow; without it, any free ones.
         :raises InvalidRequest: a name, version or setting that cannot be, or data of other clusters in the folder.
@@ -86,6 +89,7 @@ class Sandbox:
             version=version,
             brokers=brokers,
             secure=secure,
+            shared_store=shared_store,
             settings=settings or {},
             port_base=port_base,
         )
@@ -104,7 +108,8 @@ class Sandbox:
             sandbox = cls(folder=place, layout=request.lay_out(recorded), runtimes=runtimes)
             if secure and one_authority:
                 security.share(place / "security", clusters)
-            sandbox._launch(progress, may_move=port_base is None)
+            # The others know the first cluster's ports, as those of their configuration store.
+            sandbox._launch(progress, may_move=port_base is None and not shared_store)
         return sandbox
 
     @classmethod
@@ -200,7 +205,9 @@ class Sandbox:
         began = time.monotonic()
         abandoned = Event()
         progress(f"Starting {', '.join(self._clusters)}")
-        with ThreadPoolExecutor() as pool:
+        shared = any(layout.configuration_store for layout in self.layout.clusters)
+        # The first cluster has the store that the others need, and each joins the tenants that it finds there.
+        with ThreadPoolExecutor(max_workers=1 if shared else None) as pool:
             starts = [pool.submit(self._launch_cluster, cluster, abandoned, may_move=may_move) for cluster in self]
             try:
                 for start in starts:

@@ -40,6 +40,8 @@ def listener() -> Iterator[socket.socket]:
         (Request(clusters=("a",), settings={"b": {}}), "settings is given for 'b'"),
         (Request(clusters=("a",), version="5.9.9"), "version '5.9.9' is not one that the sandbox can start; use 4.2.4"),
         (Request(clusters=("a",), version="5.0.1", brokers=2), "Pulsar 5.0.1 .* use 1 broker, not 2"),
+        (Request(clusters=("a", "b"), version={"b": "5.0.1"}, shared_store=True), "5.0.1 .* a store for each cluster"),
+        (Request(clusters=("a",), shared_store=True), "'a' shares its store with nobody"),
         (Request(clusters=("a",), brokers=0), "1 to 4 brokers, not 0"),
         (Request(clusters=("a",), brokers=5), "1 to 4 brokers, not 5"),
     ],
@@ -59,6 +61,18 @@ def test_all_ports_of_a_sandbox_differ() -> None:
     layout = Request(clusters=("blue", "green"), brokers=2, secure=True).lay_out(None)
     ports = [port for cluster in layout.clusters for port in cluster.ports()]
     assert len(ports) == len(set(ports)) == 2 * (2 * 4 + 2)
+
+
+def test_clusters_that_share_a_store_use_that_of_the_first_one() -> None:
+    shared = replace(PAIR, shared_store=True)
+    layout = shared.lay_out(None)
+    settings = [broker_settings(cluster, cluster.brokers[0], None) for cluster in layout.clusters]
+    assert len({each["metadataStoreUrl"] for each in settings}) == 2
+    assert {each["configurationMetadataStoreUrl"] for each in settings} == {
+        f"zk:127.0.0.1:{layout.clusters[0].zookeeper_port}/configuration"
+    }
+    with pytest.raises(InvalidRequest, match=r"holds data of blue .* and a shared store, .* not of blue 4.2.4 with 1 "):
+        PAIR.check_fits("here", layout)
 
 
 def test_a_layout_survives_its_file() -> None:

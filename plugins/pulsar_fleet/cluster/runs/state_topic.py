@@ -13,7 +13,14 @@ from collections.abc import Awaitable, Callable
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.admin.verbs import ADMIN
-from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotFound, PermissionDenied, Unavailable
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    Unavailable,
+)
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -40,8 +47,13 @@ async def read_runs(admin: AdminClient) -> ClusterRuns:
     except NotFound:
         return ClusterRuns()
     except InvalidRequest:
-        # A topic without a message (observed); whatever else is refused stays an error.
-        if dict(await admin.get(f"/{TOPIC.path}/lastMessageId"))["entryId"] < 0:
+        # A topic without a message, or one of another cluster with the same configuration store (both observed);
+        # whatever else is refused stays an error.
+        try:
+            last = await admin.get(f"/{TOPIC.path}/lastMessageId")
+        except NotFound:
+            return ClusterRuns()
+        if last["entryId"] < 0:
             return ClusterRuns()
         raise
     return ClusterRuns.from_bytes(answer.content)
@@ -78,8 +90,9 @@ async def update_runs(admin: AdminClient, change: Change) -> ClusterRuns:
 
 
 async def _create_topic(admin: AdminClient) -> None:
-    if await admin.namespace(NAMESPACE) is None:
-        own = await admin.cluster_name()
+    own = await admin.cluster_name()
+    stored = await admin.namespace(NAMESPACE)
+    if stored is None:
         policies: JsonObject = {
             "replication_clusters": [own],
             # The last message is in the newest ledger, which the size never removes.
@@ -90,6 +103,17 @@ async def _create_topic(admin: AdminClient) -> None:
             await admin.put_namespace(NAMESPACE, policies)
         except Conflict:
             log.debug("%s was created by another run", NAMESPACE)
+    elif own not in (allowed := stored.get("allowed_clusters") or stored["replication_clusters"]):
+        # Made by another cluster with the same configuration store. As an allowed cluster this one has a topic of its
+        # own; in the list of clusters both would get the records of both (observed on 4.2.4).
+        if "allowed_clusters" not in stored:
+            raise PreconditionFailed(
+                f"{own} shares a configuration store with {', '.join(allowed)}, which has made {NAMESPACE} for itself, "
+                f"and its brokers cannot allow {own} a topic of its own there: they have no allowed clusters of "
+                "namespaces, which Pulsar 4.0 has. Nothing was changed. Upgrade the brokers.",
+                cluster=admin.connection.name,
+            )
+        await admin.post(f"/namespaces/{NAMESPACE.path}/allowedClusters", sorted({*allowed, own}))
     if TOPIC not in await admin.topics(NAMESPACE):
         try:
             await admin.create_topic(TOPIC)
