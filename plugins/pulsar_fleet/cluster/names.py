@@ -220,8 +220,8 @@ class Position(TextValue):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Parse the broker's `ledger:entry`."""
-        ledger, entry = text.split(":")[:2]
+        """Parse the broker's `ledger:entry`, also with what it adds: a partition, or ` (ackSet is null)` (observed)."""
+        ledger, entry = text.partition(" ")[0].split(":")[:2]
         return cls(int(ledger), int(entry))
 
     def __str__(self) -> str:

@@ -7,7 +7,13 @@ from urllib.parse import unquote, unquote_plus
 import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.names import NamespaceName, TopicName, own_subscription_properties, own_topic_properties
+from pulsar_fleet.cluster.names import (
+    NamespaceName,
+    Position,
+    TopicName,
+    own_subscription_properties,
+    own_topic_properties,
+)
 from pulsar_fleet.cluster.statistics import SubscriptionStats
 from pulsar_fleet.planning.changes.topics import property_calls
 from pulsar_fleet.policy_sync.merge.fields import partitioned_values, properties_of
@@ -113,3 +119,8 @@ def test_the_state_of_brokers_is_no_property_of_a_subscription() -> None:
     state = {"#pulsar.internal.delayed.bucket_1_5": "7"}
     assert own_subscription_properties(MINE | state) == MINE
     assert SubscriptionStats.of("app", {"subscriptionProperties": MINE | state}).properties == MINE
+
+
+@pytest.mark.parametrize("text", ["7:3", "7:3:0", "7:3 (ackSet is null)"])
+def test_a_position_is_read_with_what_brokers_add(text: str) -> None:
+    assert Position.parse(text) == Position(7, 3)
