@@ -82,7 +82,8 @@ async def test_an_invalid_file_is_refused_with_its_name_and_changes_nothing(
     ):
         file.write_text(text)
         state, output = shell.reconcile("--mode", "repair", "--yes")
-        assert (state, f"{name}.yaml" in output, words in output) == (1, True, True), output
+        message = output["error"]["message"]
+        assert (state, f"{name}.yaml" in message, words in message) == (1, True, True), message
 
 
 @pytest.mark.parametrize("listed", [["$self"], ["green", "$self"]])

@@ -32,6 +32,8 @@ SECONDS = 90
 DOCS = "https://docs.example.org"
 RUN = "migrate_namespaces/manual__1"
 NOW = datetime.now(UTC)
+MOVED: dict[str, int] = {}
+"""What examinations say of groups that can return; tests/unit/fleet/test_metrics.py counts them."""
 FAILED = ("watch_read_only", "watch_replication", "migrate_namespaces")
 
 
@@ -52,6 +54,7 @@ def route(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """The metrics below their prefix, as Airflow's server mounts them."""
     (tmp_path / "token").write_text(TOKEN)
     monkeypatch.setenv(metrics.TOKEN_VARIABLE, str(tmp_path / "token"))
+    monkeypatch.setattr(metrics, "moved_groups", lambda *_: MOVED)
     outer, port = FastAPI(), free_port()
     outer.mount(metrics.PREFIX, metrics.app)
     server = uvicorn.Server(uvicorn.Config(outer, host="127.0.0.1", port=port, log_level="warning"))
@@ -121,6 +124,7 @@ def break_everything(ledger: Ledger) -> None:
     insert(ledger, observations, {**scan, "observed_at": ago(3).timestamp()})
     insert(ledger, runs, *(run(name, "failed", number=1) for name in FAILED))
     insert(ledger, runs, run("watch_overrides", "succeeded", number=1, hours=49))
+    MOVED.update(stalled=1, unwatched=1)
 
 
 def mend_everything(ledger: Ledger) -> None:
@@ -134,6 +138,7 @@ def mend_everything(ledger: Ledger) -> None:
         connection.execute(conflicts.update().values(resolved_at=NOW, chosen="green"))
         connection.execute(resource_versions.update().values(document={}))
         connection.execute(observations.update().values(observed_at=time.time()))
+    MOVED.clear()
     for name in (*FAILED, "watch_overrides"):
         ledger.start_run(f"{name}/2", name, {})
         ledger.finish_run(f"{name}/2", "succeeded")
