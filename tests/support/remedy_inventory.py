@@ -343,7 +343,15 @@ INVENTORY: tuple[Group, ...] = (
         f"{_GATES}test_green_is_added_to_a_list_in_which_the_other_clusters_stay",
         _NOT_IN_VIEWS,
         {
-            "green-not-in-list": ("leave the other clusters in it",),
+            "green-not-in-list": ("leave the other clusters in it", "do not add", "upgrade the brokers"),
+        },
+    ),
+    Group(
+        Kind.DECISION,
+        "unit/migration/test_gates.py::test_clusters_with_one_store_redirect_what_replicates_nowhere",
+        _NOT_IN_VIEWS,
+        {
+            "replicates-in-shared-store": ("leave the namespace out of the run",),
         },
     ),
     Group(

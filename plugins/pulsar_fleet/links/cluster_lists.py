@@ -19,6 +19,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.policies.documents import configuration_servers, stored_policies
 from pulsar_fleet.cluster.policies.effective import clusters_of_topic
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS, Scope
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
@@ -97,6 +98,23 @@ async def register_cluster(blue: AdminClient, name: str, green: ClusterConnectio
         return False
     await blue.put_cluster(name, green.cluster_data())
     return True
+
+
+async def share_store(first: AdminClient, second: AdminClient, namespace: NamespaceName) -> bool:
+    """Whether two clusters seem to have one configuration store: what is deleted there is deleted for both.
+
+    Both have one address of it, know each other, and have the same policies of a namespace. Clusters that call servers
+    of their own by one name can look so too. Two calls where the addresses differ, else eight.
+    """
+    sides = (first, second)
+    stores = await asyncio.gather(*(admin.get("/brokers/internal-configuration") for admin in sides))
+    if not frozenset.intersection(*map(configuration_servers, stores)):
+        return False
+    own = {await admin.cluster_name() for admin in sides}
+    known = await asyncio.gather(*(admin.clusters() for admin in sides))
+    documents = await asyncio.gather(*(admin.namespace(namespace) for admin in sides))
+    ours, theirs = (stored_policies(document or {}) for document in documents)
+    return all(own.issubset(names) for names in known) and ours == theirs
 
 
 async def change_list(

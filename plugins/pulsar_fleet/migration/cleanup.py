@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -17,7 +18,7 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import REDIRECTS_WITHOUT_WAITING
 from pulsar_fleet.ledger.rows import PROVEN, NewChange
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import end_replication
+from pulsar_fleet.links.cluster_lists import end_replication, replace_cluster, share_store
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import incomplete_text, unterminated
@@ -189,7 +190,7 @@ async def clean_up_blue(
                 run.ledger.enter_phase(run.id, name, Phase.INCOMPLETE, {"unterminated": sorted(map(str, left))})
                 continue
             result = await clean_up_namespace(
-                blue, move, run, moves, original, remove_topics=remove_topics, unload=unloads
+                blue, green, move, run, moves, original, remove_topics=remove_topics, unload=unloads
             )
             results[name] = {
                 **result.to_json(),
@@ -205,6 +206,7 @@ async def clean_up_blue(
 
 async def clean_up_namespace(
     blue: AdminClient,
+    green: AdminClient,
     move: Move,
     run: Run,
     moves: Moves,
@@ -240,7 +242,12 @@ async def clean_up_namespace(
         for topic in topics
         for cursor in topic.cursors
     ]
-    removed_topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
+    shared = await share_store(blue, green, move.namespace)
+    if shared:
+        # With blue alone in the list that both read, green looks as if it replicated to blue. Blue stays allowed, so
+        # that it keeps its topics (observed on 4.2.4).
+        await replace_cluster(green, moves.green, move.namespace, moves.blue, moves.green)
+    removed_topics = await _remove_topics(blue, move, moves.blue, run, shared=shared) if remove_topics else 0
     if unload and not move.strategy.keeps_subscriptions:
         await unload_read(blue, move.partitions)
     return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
@@ -365,35 +372,44 @@ async def _skip_backlog(blue: AdminClient, topic: TopicName, name: str, own: str
     return 1
 
 
-async def _remove_topics(blue: AdminClient, move: Move, own: str, run: Run) -> int:
+async def _remove_topics(blue: AdminClient, move: Move, own: str, run: Run, *, shared: bool) -> int:
     leftovers = await read_leftovers(blue, move)
     if not leftovers.is_unused:
         raise PreconditionFailed(f"No topic of {move.namespace} was removed. {leftovers.text(own)}")
     topics = {TopicName.parse(text).parent for text in leftovers.topics}
     for topic in sorted(topics):
-        await remove_topic(blue, topic, move.topics[topic])
+        await remove_topic(blue, topic, move.topics[topic], shared=shared)
         _record(run, own, f"topic:{topic}", str(topic), "remove topic", {"partitions": move.topics[topic]}, "")
-    await require_gone(blue, move.topics, seconds=RECREATED_SECONDS if topics else 0)
+    await require_gone(blue, move.topics, seconds=RECREATED_SECONDS if topics else 0, shared=shared)
     return len(topics)
 
 
-async def remove_topic(admin: AdminClient, topic: TopicName, partitions: int, *, force: bool = False) -> None:
+async def remove_topic(
+    admin: AdminClient, topic: TopicName, partitions: int, *, shared: bool, force: bool = False
+) -> None:
     """Delete a topic with all its partitions; a topic that does not exist is no error.
 
+    :param shared: another cluster has the same configuration store, and goes on with the topic. To delete the number of
+        partitions deletes it for both: each partition is deleted alone, and the number stays.
     :raises Conflict: it has subscriptions or clients, which `force` would drop.
     """
-    path = f"/{topic.path}/partitions" if partitions else f"/{topic.path}"
-    try:
-        await admin.delete(path, force=force)
-    except NotFound:
-        return
+    paths = [f"/{topic.path}/partitions" if partitions else f"/{topic.path}"]
+    if partitions and shared:
+        paths = [f"/{partition.path}" for partition in topic.partitions(partitions)]
+    for path in paths:
+        with suppress(NotFound):
+            await admin.delete(path, force=force)
 
 
-async def require_gone(admin: AdminClient, topics: Mapping[TopicName, int], *, seconds: float) -> None:
-    """Refuse with `PreconditionFailed` when a client or the replicator recreates a removed topic within `seconds`."""
+async def require_gone(admin: AdminClient, topics: Mapping[TopicName, int], *, seconds: float, shared: bool) -> None:
+    """Refuse with `PreconditionFailed` when a client or the replicator recreates a removed topic within `seconds`.
+
+    :param shared: see `remove_topic`.
+    """
     await asyncio.sleep(seconds)
-    names = {topic.namespace for topic in topics}
-    listed = [topic for name in names for topic in (*await admin.topics(name), *await admin.partitioned_topics(name))]
+    listed: list[TopicName] = []
+    for name in {topic.namespace for topic in topics}:
+        listed += [*await admin.topics(name), *(() if shared else await admin.partitioned_topics(name))]
     if back := sorted({topic.parent for topic in listed} & topics.keys()):
         raise PreconditionFailed(
             f"{len(back)} removed topics were recreated on {admin.connection.name}, first {back[0]}: turn automatic "

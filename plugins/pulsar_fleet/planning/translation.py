@@ -6,10 +6,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pulsar_fleet.cluster.admin.partial_reads import NOT_SERVED
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.policies.documents import translate, translate_clusters
+from pulsar_fleet.cluster.policies.documents import (
+    configuration_servers,
+    stored_policies,
+    translate,
+    translate_clusters,
+)
 from pulsar_fleet.cluster.policies.model import TOPIC_CLUSTERS
+from pulsar_fleet.cluster.policies.namespace_catalogue import KEYED_BY_CLUSTER
 from pulsar_fleet.cluster.policies.topic_policies import translate_topic_policies
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
@@ -24,7 +31,55 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.resources import lists_of_topics
 
+LISTS = ("replication_clusters", "allowed_clusters")
 _NOT_COPIED = f"brokers mark topics that they redirected with the property {MIGRATED_PROPERTY!r}, so it is never copied"
+
+
+def share_store(source: Snapshot, target: Snapshot) -> bool:
+    """Whether two clusters have one configuration store.
+
+    Equal addresses prove nothing (each cluster may call its own server `zookeeper`): with a shared store both clusters
+    also have the same clusters, tenants and namespaces, with identical documents.
+    """
+    same = configuration_store(source) & configuration_store(target) or _keyed_for_both(source, target)
+    return bool(same) and _may_share(source, target)
+
+
+def has_one_store(source: Snapshot, target: Snapshot) -> bool:
+    """As `share_store`, where both name a common address: so does what looks again before something is deleted."""
+    return share_store(source, target) and bool(configuration_store(source) & configuration_store(target))
+
+
+def configuration_store(snapshot: Snapshot) -> frozenset[str]:
+    """The servers of the store for tenants and namespaces; empty for a store inside the broker's process."""
+    return configuration_servers({key: value for row in snapshot.brokers for key, value in row.configuration.items()})
+
+
+def _may_share(source: Snapshot, target: Snapshot) -> bool:
+    names = {source.cluster, target.cluster}
+    if set(source.known_clusters) != set(target.known_clusters) or not names <= set(source.known_clusters):
+        return False
+    tenants = {tenant.name: tenant for tenant in target.tenants}
+    documents = {namespace.name: stored_policies(namespace.policies) for namespace in target.namespaces}
+    unserved = {note.resource for note in target.unreadable if NOT_SERVED in note.detail}
+    return (
+        bool(source.tenants)
+        and all(tenants.get(tenant.name) == tenant for tenant in source.tenants)
+        and all(
+            documents.get(namespace.name) == stored_policies(namespace.policies)
+            for namespace in source.namespaces
+            if namespace.name not in unserved
+        )
+    )
+
+
+def _keyed_for_both(source: Snapshot, target: Snapshot) -> bool:
+    """Whether the target has a rate under the source's name too: only a shared store has both."""
+    return any(
+        source.cluster in (namespace.policies.get(field) or {}) and target.cluster in namespace.policies[field]
+        for namespace in target.namespaces
+        for field in KEYED_BY_CLUSTER
+    )
 
 
 def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tuple[LeftAlone, ...]]:
@@ -34,6 +89,7 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
     """
     left_alone: list[LeftAlone] = []
     peers, clusters = _peers(source, target), known_after_plan(source, target)
+    shared = share_store(source, target)
 
     def note(resource: Resource, name: str, field: str, missing: tuple[str, ...]) -> None:
         if missing:
@@ -49,6 +105,9 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
     for namespace in source.namespaces:
         result = translate(namespace.policies, source.cluster, target.cluster, clusters)
         note(Resource.NAMESPACE, namespace.name, "clusters", result.omitted_clusters)
+        if shared:
+            # Each would replicate to the other with both names in the list that both read.
+            result.document.update({key: namespace.policies[key] for key in LISTS if key in namespace.policies})
         namespaces.append(NamespaceState(namespace.name, result.document))
     policies = tuple(
         replace(state, policies=translate_topic_policies(state.policies, source.cluster, target.cluster, clusters))
@@ -64,7 +123,7 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
         cluster=target.cluster,
         clusters=(*peers, _own(source, target.cluster)),
         resource_groups=tuple(group for group in source.resource_groups if _uses_group(source, group.name)),
-        tenants=tuple(tenants),
+        tenants=source.tenants if shared else tuple(tenants),
         namespaces=tuple(namespaces),
         topics=tuple(map(_without_mark, source.topics)),
         topic_policies=policies,
@@ -75,8 +134,10 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
 def without_way_back(source: Snapshot, target: Snapshot) -> Snapshot:
     """The source with its own name taken out of lists by which it replicates to a target that does not replicate back.
 
-    Copied as it is, such a list would make the target replicate into the source.
+    Copied as it is, such a list would make the target replicate into the source. Where both read one list, it stays.
     """
+    if share_store(source, target):
+        return source
     back = {state.name for state in target.namespaces if source.cluster in _replicates_to(state)}
     own = lists_of_topics(target.topic_policies)
 
@@ -135,7 +196,7 @@ def _peers(source: Snapshot, target: Snapshot) -> list[ClusterDataState]:
 def _lists(source: Snapshot) -> Iterator[tuple[str, ...]]:
     yield from (tenant.allowed_clusters for tenant in source.tenants)
     for namespace in source.namespaces:
-        for field in ("replication_clusters", "allowed_clusters"):
+        for field in LISTS:
             yield tuple(namespace.policies.get(field) or ())
     yield from (tuple(state.policies.get(TOPIC_CLUSTERS) or ()) for state in source.topic_policies)
 

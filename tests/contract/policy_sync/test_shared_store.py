@@ -10,6 +10,7 @@ import pytest
 from tests.support.event_exchange import Exchange
 from tests.support.kinds import StartClusters
 from tests.support.reconciler import Reconciler
+from tests.support.shell import Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -74,6 +75,23 @@ async def test_connections_that_share_a_configuration_store_are_refused(
         await Reconciler.of("public", *sharing).find()
     async with AdminClient(sharing[0]) as on_east:
         assert exchange.request.event_topic.namespace.tenant not in await on_east.tenants()
+
+
+@pytest.mark.long
+async def test_nothing_is_copied_or_replicated_between_them(
+    sharing: tuple[ClusterConnection, ClusterConnection], new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    name, shell = new_namespace(), Shell.between(records, *sharing)
+    async with AdminClient(sharing[0]) as on_east:
+        await on_east.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["east", "west"]})
+        await on_east.put_namespace(name, {"replication_clusters": ["east"]})
+        await on_east.post(f"/namespaces/{name.path}/allowedClusters", ["east", "west"])
+        await on_east.create_topic(TopicName(name, "events"))
+        before = await on_east.namespace(name)
+        for command, scope in (("onboard", "--select"), ("replicate", "--namespaces")):
+            refused = shell.run(command, *shell.sides, scope, name, "--yes", "--json")
+            assert (refused.state, "shared-configuration-store" in refused.err) == (4, True), refused.err
+        assert await on_east.namespace(name) == before
 
 
 @pytest.mark.long

@@ -42,6 +42,7 @@ from tests.support.snapshots import (
 
 from pulsar_fleet.cluster.admin.partial_reads import FUNCTIONS, Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.policies.namespace_catalogue import KEYED_BY_CLUSTER
 from pulsar_fleet.cluster.statistics import TopicStats
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.migration.facts import CompactedView, FlaggedNamespace, NamespaceFacts, Uncopied
@@ -165,6 +166,30 @@ def whole_cluster(findings: View, left_out: tuple[str, ...] | None = ()) -> View
 
 def flagged(*sides: str) -> Spoil:
     return lambda findings: with_policies_of(findings, **{side: {"migrated": True} for side in sides})
+
+
+def one_store(*clusters: str, allowed: tuple[str, ...] | None = ("blue", "green")) -> Spoil:
+    """Both clusters read one configuration store, and the namespace has these lists."""
+
+    def spoil(base: View) -> View:
+        policies = {
+            "replication_clusters": [*clusters],
+            **({} if allowed is None else {"allowed_clusters": [*allowed]}),
+        }
+        facts = base.survey.namespaces[0].blue or {}
+        keyed = {field: value for field in KEYED_BY_CLUSTER if (value := facts.get(field))}
+        rates = {field: {**value, "green": value["blue"]} for field, value in keyed.items()}
+        base = with_policies_of(base, blue={**policies, **rates})
+        stored = with_settings(base.blue.snapshot, configurationMetadataStoreUrl="zk:store:2181/configuration")
+        tenants = tuple(replace(row, allowed_clusters=("blue", "green")) for row in stored.tenants)
+        blue = replace(stored, known_clusters=("blue", "green"), tenants=tenants)
+        green = with_settings(base.green.snapshot, configurationMetadataStoreUrl="zk:store:2181/configuration")
+        green = replace(green, known_clusters=("blue", "green"), tenants=blue.tenants, namespaces=blue.namespaces)
+        return with_facts(
+            with_green(with_blue(base, snapshot=blue), snapshot=green), green=base.survey.namespaces[0].blue
+        )
+
+    return spoil
 
 
 def kept(minutes: int) -> Spoil:
@@ -320,6 +345,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
         "green-not-in-list green-policies-differ",
         lambda base: with_policies_of(base, green={"replication_clusters": ["blue"]}),
     ),
+    ("green-not-in-list", one_store("blue", allowed=())),
+    ("green-not-in-list", one_store("blue", allowed=None)),
+    ("replicates-in-shared-store", one_store("blue", "green")),
     ("green-namespace-missing", without_green_namespace),
     ("green-tenant-differs", green_without("tenants")),
     ("green-topic-policies-differ", green_without("topic_policies")),
@@ -507,6 +535,7 @@ NEAREST: dict[str, Spoil] = {
     "namespace-migrated": lambda base: with_policies_of(base, blue={"migrated": False}),
     "both-sides-flagged": flagged("blue"),
     "green-not-in-list": lambda base: with_policies_of(base, green={"replication_clusters": ["blue", "green"]}),
+    "replicates-in-shared-store": one_store("blue"),
     "green-namespace-missing": by_the_run(without_green_namespace),
     "green-tenant-differs": by_the_run(green_without("tenants")),
     "green-topic-policies-differ": by_the_run(green_without("topic_policies")),
@@ -595,6 +624,15 @@ def test_who_has_stayed_on_blue_is_redirected_when_the_move_is_completed() -> No
     assert "clients-led-to-green" in ids(replace(base, strategies={NAME: Strategy.REPLICATE}))
     assert "clients-led-to-green" not in ids(redirecting)
     assert "client-cannot-follow" in ids(stats(version="2.11.4")(redirecting))
+
+
+def test_clusters_with_one_store_redirect_what_replicates_nowhere() -> None:
+    assert ids(one_store("blue")(view())) == set()
+    assert "shared-configuration-store" in ids(replicating(one_store("blue")(view())))
+    allowing, upgrading = (by_id(one_store("blue", allowed=lists)(view()), "green-not-in-list") for lists in ((), None))
+    assert "do not add green to replication_clusters" in allowing.remedy
+    assert allowing.call == 'green: POST /admin/v2/namespaces/acme/orders/allowedClusters ["blue", "green"]'
+    assert "upgrade the brokers to Pulsar 4.0" in upgrading.remedy
 
 
 def test_every_fault_has_a_nearest_state() -> None:

@@ -881,7 +881,7 @@ def test_a_cluster_that_the_plan_creates_is_not_reported_as_left_out() -> None:
 @pytest.mark.parametrize(
     ("detail", "remedy"),
     [
-        ("blue answered 412: Namespace missing local cluster name in clusters list: ns=a/b", "cluster's name"),
+        ("blue answered 412: Namespace missing local cluster name in clusters list: ns=a/b", "allowed clusters"),
         ("blue answered 403. The token is accepted, but its role may not do this: ask for the right.", "superuser"),
         ("blue answered 500 to GET /x", "the cause that the broker names"),
     ],

@@ -75,11 +75,13 @@ DELETE_AGAIN = (
     "(Pulsar 5.0), delete it there again, without force: brokers refuse that while it has other topics"
 )
 _MOST_NAMED = 5
+NOT_SERVED = "in clusters list"
+"""Part of the answer of a cluster that a namespace does not name."""
 _REMEDIES = (
     (
-        "in clusters list",
-        "add this cluster's name to the namespace's replication clusters if it is to serve it, or leave it out of the "
-        "selection",
+        NOT_SERVED,
+        "if this cluster is to serve it, add its name to the namespace's allowed clusters, or to its replication "
+        "clusters on brokers without these; else leave it out of the selection",
     ),
     (
         "may not do this",

@@ -127,6 +127,33 @@ def translate_clusters(
     return sorted(kept | {target}), tuple(sorted(renamed - kept - {target}))
 
 
+STORE_KEYS = (
+    "configurationMetadataStoreUrl",
+    "configurationStoreServers",
+    "globalZookeeperServers",
+    "metadataStoreUrl",
+    "zookeeperServers",
+)
+
+
+def configuration_servers(configuration: Mapping[str, Json]) -> frozenset[str]:
+    """The servers of the store for tenants and namespaces, from brokers' settings; empty for one inside a process.
+
+    `zk:one:2181,two:2181/chroot` → each server with the common path.
+    """
+    url = next((str(configuration[key]) for key in STORE_KEYS if configuration.get(key)), "")
+    if url.startswith(("rocksdb:", "memory:")):
+        return frozenset()
+    hosts, _, folder = url.removeprefix("zk:").rpartition("://")[2].partition("/")
+    return frozenset(f"{host.strip()}/{folder}" for host in hosts.split(",") if host)
+
+
+def stored_policies(document: JsonObject) -> JsonObject:
+    """The policies in the configuration store; each cluster stores bundles, affinity and the migrated flag itself."""
+    own = ("bundles", "migrated", "bookie_affinity", "anti_affinity")
+    return {field: value for field, value in document.items() if field not in own}
+
+
 def comparable(document: Mapping[str, Json], own: str) -> dict[str, Json]:
     """The fields of a document that are set, normalized for comparison; `own` is the cluster's name.
 

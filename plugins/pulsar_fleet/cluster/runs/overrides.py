@@ -179,6 +179,15 @@ def overrides_in(document: Mapping[str, Json]) -> NamespaceOverrides | None:
         ) from error
 
 
+def own_overrides(document: Mapping[str, Json], cluster: str) -> NamespaceOverrides | None:
+    """As `overrides_in`, of what is overridden on this cluster, by its own name.
+
+    Another cluster with the same configuration store shows the record too: there nothing is overridden by it.
+    """
+    record = overrides_in(document)
+    return record if record and record.cluster == cluster else None
+
+
 def without_overrides(document: JsonObject) -> JsonObject:
     """A policies document with its original values; the record stays in it, so that readers know of it."""
     overrides = overrides_in(document)

@@ -21,7 +21,7 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import NewChange, RecordedRun
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.links.cluster_lists import end_replication
+from pulsar_fleet.links.cluster_lists import end_replication, share_store
 from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
@@ -66,7 +66,8 @@ async def recreate_topic(
     :raises PreconditionFailed: it has clients, or a client has created it with another partition count.
     """
     if leftover.terminated:
-        await remove_topic(blue, leftover.topic, leftover.partitions)
+        shared = await share_store(blue, green, leftover.topic.namespace)
+        await remove_topic(blue, leftover.topic, leftover.partitions, shared=shared)
         log.info("%s: terminated topic removed, with %d entries", leftover.topic, leftover.entries)
     if leftover.topic in topics:
         await create_topic_like(blue, leftover.topic, topics[leftover.topic], green)
@@ -348,7 +349,10 @@ async def _read(
 
 
 def _other_clusters(snapshot: Snapshot, name: NamespaceName) -> dict[str, tuple[str, ...]]:
-    """Namespace or topic → the other clusters that its list names; topics' own lists as far as they can be read."""
+    """Namespace or topic → the other clusters that its list names; topics' own lists as far as they can be read.
+
+    A single one is not replicated to: it is who serves a namespace of a store that both read (observed on 4.2.4).
+    """
     lists: dict[str, Collection[str]] = {
         state.name: state.policies.get("replication_clusters") or ()
         for state in snapshot.namespaces
@@ -357,7 +361,7 @@ def _other_clusters(snapshot: Snapshot, name: NamespaceName) -> dict[str, tuple[
     own = lists_of_topics(snapshot.topic_policies)
     lists |= {str(topic): clusters for topic, clusters in own.items() if topic.namespace == name}
     others = {resource: tuple(sorted({*clusters} - {snapshot.cluster})) for resource, clusters in lists.items()}
-    return {resource: clusters for resource, clusters in others.items() if clusters}
+    return {resource: clusters for resource, clusters in others.items() if clusters and len(lists[resource]) > 1}
 
 
 async def _replicated(green: AdminClient, topics: Collection[TopicName]) -> tuple[TopicName, ...]:

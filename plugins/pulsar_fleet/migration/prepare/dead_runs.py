@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import without_nulls
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
-from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
+from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, own_overrides
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.text import command_line
 from pulsar_fleet.links.cluster_lists import end_replication
@@ -138,11 +138,11 @@ async def find_overrides(admin: AdminClient, *, ended: str = "", namespaces: Seq
     """
     if await redirects_every_topic(admin):
         return LeftOverrides(cluster=admin.connection.argument)
-    runs, now = await read_runs(admin), time.time()
+    runs, now, own = await read_runs(admin), time.time(), await admin.cluster_name()
     names = [NamespaceName.parse(text) for text in sorted({*runs.leases, *namespaces})]
     documents = await asyncio.gather(*(admin.namespace(name) for name in names))
     left = tuple(
-        _left(str(name), runs.leases.get(str(name)), document or {}, now=now, ended=ended)
+        _left(str(name), runs.leases.get(str(name)), document or {}, own, now=now, ended=ended)
         for name, document in zip(names, documents, strict=True)
     )
     return LeftOverrides(
@@ -217,8 +217,9 @@ async def restore_kept_policies(admin: AdminClient, namespaces: Sequence[str]) -
 
 
 async def _records(admin: AdminClient, namespaces: Sequence[str]) -> dict[str, NamespaceOverrides]:
+    own = await admin.cluster_name()
     documents = await asyncio.gather(*(admin.namespace(NamespaceName.parse(name)) for name in namespaces))
-    records = {name: overrides_in(document or {}) for name, document in zip(namespaces, documents, strict=True)}
+    records = {name: own_overrides(document or {}, own) for name, document in zip(namespaces, documents, strict=True)}
     return {name: record for name, record in records.items() if record}
 
 
@@ -242,8 +243,10 @@ def _overridden_policies(document: Mapping[str, Json], record: NamespaceOverride
     )
 
 
-def _left(name: str, lease: Lease | None, document: Mapping[str, Json], *, now: float, ended: str) -> LeftNamespace:
-    record = overrides_in(document)
+def _left(
+    name: str, lease: Lease | None, document: Mapping[str, Json], own: str, *, now: float, ended: str
+) -> LeftNamespace:
+    record = own_overrides(document, own)
     run = lease or record
     return LeftNamespace(
         name=name,

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.runs.overrides import PROPERTY, NamespaceOverrides, overrides_in
+from pulsar_fleet.cluster.runs.overrides import PROPERTY, NamespaceOverrides, overrides_in, own_overrides
 from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.links.cluster_lists import disallow_cluster, topics_with
@@ -193,7 +193,7 @@ async def is_replicating(blue: AdminClient, document: JsonObject, record: Namesp
 async def _remove_record(blue: AdminClient, name: NamespaceName, *, replicates: bool) -> tuple[str, ...]:
     """Remove the record, unless something is still overridden: replication goes on until it is ended."""
     document = await blue.namespace(name) or {}
-    record = overrides_in(document)
+    record = own_overrides(document, await blue.cluster_name())
     if record is not None and (replicates or not await is_replicating(blue, document, record)):
         await blue.delete(f"/namespaces/{name.path}/property/{PROPERTY}")
     return ()

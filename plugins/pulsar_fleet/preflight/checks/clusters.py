@@ -7,22 +7,13 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.probes import addresses
-from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.policies.namespace_catalogue import KEYED_BY_CLUSTER
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import tenant_path
-from pulsar_fleet.planning.translation import known_after_plan
+from pulsar_fleet.planning.translation import configuration_store, known_after_plan, share_store
 from pulsar_fleet.preflight.context import Measurements, Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot, TenantState
 
-_STORE_KEYS = (
-    "configurationMetadataStoreUrl",
-    "configurationStoreServers",
-    "globalZookeeperServers",
-    "metadataStoreUrl",
-    "zookeeperServers",
-)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_SECONDS_APART = 5.0
 
@@ -40,17 +31,16 @@ def cluster_names_differ(pair: Pair) -> Iterator[Finding]:
         )
 
 
-def configuration_stores_differ(pair: Pair) -> Iterator[Finding]:
-    """With one store, a change of a tenant or namespace applies to both, and its removal deletes data of both.
+SHARED_STORE = "shared-configuration-store"
 
-    Equal addresses prove nothing (each cluster may call its own server `zookeeper`): with a shared store both clusters
-    also have the same clusters, tenants and namespaces, with identical documents.
-    """
-    ours, theirs = (configuration_store(snapshot) for snapshot in (pair.source, pair.target))
-    if not _may_share(pair.source, pair.target) or not (ours & theirs or _keyed_for_both(pair)):
+
+def configuration_stores_differ(pair: Pair) -> Iterator[Finding]:
+    """With one store, a change of a tenant or namespace applies to both, and its removal deletes data of both."""
+    if not share_store(pair.source, pair.target):
         return
+    ours, theirs = (configuration_store(snapshot) for snapshot in (pair.source, pair.target))
     yield blocker(
-        "shared-configuration-store",
+        SHARED_STORE,
         f"cluster {pair.target.cluster}",
         pair.values(", ".join(sorted(ours)) or "unknown", ", ".join(sorted(theirs)) or "unknown"),
         "Both clusters read tenants and namespaces from one store, so every call changes both, "
@@ -58,51 +48,6 @@ def configuration_stores_differ(pair: Pair) -> Iterator[Finding]:
         "do not copy: the target already has everything; copy only to a cluster with its own configuration store.",
         call=call_text(pair.target.cluster, bare("GET", "/brokers/internal-configuration")),
         values=(sorted(ours), sorted(theirs)),
-    )
-
-
-def configuration_store(snapshot: Snapshot) -> frozenset[str]:
-    """The servers of the store for tenants and namespaces; empty for a store inside the broker's process."""
-    for key in _STORE_KEYS:
-        url = setting(snapshot, key)
-        if url:
-            inside = url.startswith(("rocksdb:", "memory:"))
-            return frozenset() if inside else _servers(url)
-    return frozenset()
-
-
-def _servers(url: str) -> frozenset[str]:
-    """`zk:one:2181,two:2181/chroot` → each server with the common path."""
-    hosts, _, folder = url.removeprefix("zk:").rpartition("://")[2].partition("/")
-    return frozenset(f"{host.strip()}/{folder}" for host in hosts.split(",") if host)
-
-
-def _may_share(source: Snapshot, target: Snapshot) -> bool:
-    names = {source.cluster, target.cluster}
-    if set(source.known_clusters) != set(target.known_clusters) or not names <= set(source.known_clusters):
-        return False
-    tenants = {tenant.name: tenant for tenant in target.tenants}
-    documents = {namespace.name: _stored(namespace.policies) for namespace in target.namespaces}
-    return (
-        bool(source.tenants)
-        and all(tenants.get(tenant.name) == tenant for tenant in source.tenants)
-        and all(documents.get(namespace.name) == _stored(namespace.policies) for namespace in source.namespaces)
-    )
-
-
-def _stored(document: JsonObject) -> JsonObject:
-    """The policies in the configuration store; each cluster stores bundles, affinity and the migrated flag itself."""
-    own = ("bundles", "migrated", "bookie_affinity", "anti_affinity")
-    return {field: value for field, value in document.items() if field not in own}
-
-
-def _keyed_for_both(pair: Pair) -> bool:
-    """Whether the target has a rate under the source's name too: only a shared store has both."""
-    return any(
-        pair.source.cluster in (namespace.policies.get(field) or {})
-        and pair.target.cluster in namespace.policies[field]
-        for namespace in pair.target.namespaces
-        for field in KEYED_BY_CLUSTER
     )
 
 

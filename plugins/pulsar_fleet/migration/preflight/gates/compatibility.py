@@ -9,6 +9,8 @@ from dataclasses import replace
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.preflight.copied_policies import copied_in
 from pulsar_fleet.migration.preflight.view import View
+from pulsar_fleet.planning.translation import has_one_store
+from pulsar_fleet.preflight.checks.clusters import SHARED_STORE
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.target_limits import DELAY, ENCRYPTION, SIZE
@@ -50,8 +52,14 @@ def clusters_are_compatible(view: View) -> Iterator[Finding]:
             yield replace(finding, severity=Severity.BLOCKER)
         elif finding.id in LEFT_GREEN and (name := _returning(view, finding)):
             yield replace(finding, remedy=_failback_remedy(view, name))
+        elif finding.id == SHARED_STORE and _only_redirects(view) and has_one_store(blue, green):
+            continue  # Nothing is copied, no list is changed; `green-not-in-list` demands that green may serve.
         elif finding.id not in REPORTED_ELSEWHERE and not (finding.id in OF_COPIES and _inside(finding) in copied):
             yield finding
+
+
+def _only_redirects(view: View) -> bool:
+    return not any(view.replicates(facts.namespace) for facts in view.moving)
 
 
 def _inside(finding: Finding) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from pulsar_fleet.cluster.admin.call import with_body
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES, has_addresses
@@ -12,6 +14,8 @@ from pulsar_fleet.migration.facts import FlaggedNamespace
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
+from pulsar_fleet.planning.translation import LISTS, has_one_store
+from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding
 
 _BLUE_FLAGGED = blocks(
@@ -55,7 +59,12 @@ _NOT_IN_LIST = blocks(
     "{green} deletes the topics of a namespace whose cluster list does not name {green}.",
     never_waived="the topics on {green} are deleted with the messages written to them.",
 )
-LISTS = ("replication_clusters", "allowed_clusters")
+_REPLICATES = blocks(
+    "replicates-in-shared-store",
+    Owner.RUN,
+    "Both clusters read one list: {green} would replicate to {blue}, which redirects it to {green}, without end.",
+    never_waived="messages are delivered twice and more often, until somebody ends it.",
+)
 
 
 def no_cluster_is_flagged(view: View) -> Iterator[Finding]:
@@ -176,17 +185,61 @@ def namespaces_exist(view: View) -> Iterator[Finding]:
 
 
 def green_serves_the_namespaces(view: View) -> Iterator[Finding]:
-    """A cluster deletes the topics of a namespace whose cluster list does not name it; checks both lists."""
+    """A cluster deletes the topics of a namespace whose cluster lists do not name it.
+
+    With one store for both clusters, blue's list stays as it is: with both names in it each would replicate to the
+    other. There allowed clusters say who serves the namespace (PIP-321; observed on 4.0.7 and 4.2.4).
+    """
+    if not has_one_store(view.blue.snapshot, view.green.snapshot):
+        for facts in view.moving:
+            for key in LISTS:
+                listed = (facts.green or {}).get(key) or []
+                if listed and view.green.name not in listed:
+                    yield _NOT_IN_LIST.finding(
+                        str(facts.namespace),
+                        f"{key} on {view.green.name} = {', '.join(listed)}",
+                        f"add {view.green.name} to {key} of the namespace on {view.green.name}, and leave the other "
+                        "clusters in it." + (_ONE_STORE if view.blue.name in listed else ""),
+                    )
+        return
     for facts in view.moving:
-        for key in LISTS:
-            listed = (facts.green or {}).get(key) or []
-            if listed and view.green.name not in listed:
-                yield _NOT_IN_LIST.finding(
-                    str(facts.namespace),
-                    f"{key} on {view.green.name} = {', '.join(listed)}",
-                    f"add {view.green.name} to {key} of the namespace on {view.green.name}, and leave the other "
-                    "clusters in it.",
-                )
+        yield from _served_from_one_store(str(facts.namespace), facts.green or {}, view.green.name)
+
+
+_ONE_STORE = (
+    " Not if both clusters read one configuration store, which this run sees only by an address that both have: they "
+    "would replicate to each other. Leave the namespace out of the run then."
+)
+
+
+def _served_from_one_store(name: str, document: JsonObject, green: str) -> Iterator[Finding]:
+    replicating, allowed = LISTS
+    listed = document.get(replicating) or []
+    if len(listed) > 1:
+        yield _REPLICATES.finding(
+            name,
+            f"{replicating} on both clusters = {', '.join(listed)}",
+            "leave the namespace out of the run: only one that replicates nowhere can move between two clusters with "
+            "one configuration store.",
+        )
+    serving = document.get(allowed) or listed
+    if not serving or green in serving:
+        return
+    evidence = f"{allowed} on {green} = {', '.join(document.get(allowed) or ['none'])}"
+    if allowed not in document:
+        remedy = (
+            "upgrade the brokers to Pulsar 4.0: both clusters read one configuration store, and without allowed "
+            f"clusters of namespaces {green} cannot serve one without replicating it."
+        )
+        yield _NOT_IN_LIST.finding(name, evidence, remedy)
+        return
+    remedy = (
+        f"allow {green} to serve the namespace too. Both clusters read one configuration store: do not add {green} to "
+        f"{replicating}, or the two replicate to each other."
+    )
+    path = f"/namespaces/{NamespaceName.parse(name).path}/allowedClusters"
+    call = call_text(green, with_body("POST", path, sorted({*serving, green})))
+    yield _NOT_IN_LIST.finding(name, evidence, remedy, call=call)
 
 
 _NOT_SUPPORTED = blocks(
