@@ -195,11 +195,17 @@ async def allow_in_namespace(admin: AdminClient, own: str, namespace: NamespaceN
 
     A namespace without allowed clusters allows those of its tenant. A second call changes nothing.
     """
-    allowed = {*((await admin.namespace(namespace) or {}).get("allowed_clusters") or ())}
-    if allowed and not allowed.issuperset(clusters):
-        call = with_body("POST", f"/namespaces/{namespace.path}/allowedClusters", sorted(allowed.union(clusters)))
+
+    async def read() -> Collection[str]:
+        return (await admin.namespace(namespace) or {}).get("allowed_clusters") or ()
+
+    async def write(_: list[str], allowed: list[str]) -> None:
+        call = with_body("POST", f"/namespaces/{namespace.path}/allowedClusters", allowed)
         guard_cluster_lists(call, own)
         await admin.post(call.path, call.body)
+
+    if await read():
+        await change_list(read, write, add=clusters)
 
 
 async def disallow_cluster(blue: AdminClient, tenant: str, cluster: str) -> tuple[str, ...]:

@@ -337,16 +337,16 @@ async def go_on(
     namespace can stay on `old`, flagged or not, and its replication with it. What cannot be led on, or is not known,
     stays held: a second call does what is left.
     """
-    record = overrides_in(await third.namespace(move.namespace) or {})
+    namespace = move.namespace
+    record = overrides_in(await third.namespace(namespace) or {})
     if record is None or record.run != run.id or not record.holds_replication:
         return ()
     if (await read_terminations(blue, move)).by_migration:
-        if incoming := await Incoming.find(third, cluster, move.namespace, old=old, new=new):
+        if incoming := await Incoming.find(third, cluster, namespace, old=old, new=new):
             await incoming.lead()
         else:
             # An attempt may have ended between the change of the list and the end of the replicators.
-            await wait_ended(third, cluster, move.namespace, old)
-    namespace = move.namespace
+            await wait_ended(third, cluster, namespace, old)
     original = OriginalSettings.recorded({str(namespace): record})
     restored = await restore_original_settings(third, run.id, original, brokers=False)
     await leave_on(third, run, [str(namespace)])

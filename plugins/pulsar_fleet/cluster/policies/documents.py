@@ -127,7 +127,7 @@ def translate_clusters(
     return sorted(kept | {target}), tuple(sorted(renamed - kept - {target}))
 
 
-STORE_KEYS = (
+_STORE_KEYS = (
     "configurationMetadataStoreUrl",
     "configurationStoreServers",
     "globalZookeeperServers",
@@ -141,7 +141,7 @@ def configuration_servers(configuration: Mapping[str, Json]) -> frozenset[str]:
 
     `zk:one:2181,two:2181/chroot` → each server with the common path.
     """
-    url = next((str(configuration[key]) for key in STORE_KEYS if configuration.get(key)), "")
+    url = next((str(configuration[key]) for key in _STORE_KEYS if configuration.get(key)), "")
     if url.startswith(("rocksdb:", "memory:")):
         return frozenset()
     hosts, _, folder = url.removeprefix("zk:").rpartition("://")[2].partition("/")

@@ -56,17 +56,17 @@ async def leftover_topics(blue: AdminClient, namespace: NamespaceName) -> tuple[
 
 
 async def recreate_topic(
-    blue: AdminClient, leftover: LeftoverTopic, topics: Mapping[TopicName, int], green: AdminClient
+    blue: AdminClient, leftover: LeftoverTopic, topics: Mapping[TopicName, int], green: AdminClient, *, shared: bool
 ) -> bool:
     """Remove a terminated topic and create it empty, with the partitions and properties that it has on green.
 
     A topic that an earlier attempt recreated is not changed; one that green does not have is only removed. The
     namespace must not be flagged: a flagged one accepts no new topics. True if the topic was removed.
 
+    :param shared: see `remove_topic`.
     :raises PreconditionFailed: it has clients, or a client has created it with another partition count.
     """
     if leftover.terminated:
-        shared = await share_store(blue, green, leftover.topic.namespace)
         await remove_topic(blue, leftover.topic, leftover.partitions, shared=shared)
         log.info("%s: terminated topic removed, with %d entries", leftover.topic, leftover.entries)
     if leftover.topic in topics:
@@ -207,7 +207,7 @@ async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict
         for name in names:
             run.ledger.enter_phase(run.id, str(name), Phase.REOPENED)
             await set_flag(blue, name, migrated=False)
-            topics = await read_partition_counts(green, name)
+            topics, shared = await read_partition_counts(green, name), await share_store(blue, green, name)
             removed = []
             for leftover in await leftover_topics(blue, name):
                 if leftover.clients:
@@ -215,7 +215,7 @@ async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict
                         f"{leftover.clients[0]} connected to {leftover.topic} on {cluster}, which does not redirect it "
                         "now; stop that application until this task has ended, and run again."
                     )
-                if await recreate_topic(blue, leftover, topics, green):
+                if await recreate_topic(blue, leftover, topics, green, shared=shared):
                     removed.append(str(leftover.topic))
                     _record(run, cluster, leftover.topic, leftover.entries)
             for topic in sorted(topics.keys() - (await read_partition_counts(blue, name)).keys()):
